@@ -1,0 +1,48 @@
+# titanium_layer(name [DEPENDS layers...] [LINK libraries...] [TORCH] [CUDA])
+#
+# One static library per folder of titanium/: all its .cpp files. Files in a `cuda/` subfolder are built where there is a
+# CUDA compiler, files in a `no_cuda/` subfolder where there is none: back ends are chosen when linking. Layers with TORCH
+# share one precompiled header, the others another. A layer without sources yet is an interface.
+
+function(titanium_layer name)
+  cmake_parse_arguments(layer "TORCH;CUDA" "" "DEPENDS;LINK" ${ARGN})
+  set(folder ${PROJECT_SOURCE_DIR}/titanium/${name})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  if(TITANIUM_CUDA)
+    list(FILTER sources EXCLUDE REGEX "/no_cuda/")
+  else()
+    list(FILTER sources EXCLUDE REGEX "/cuda/")
+  endif()
+  list(TRANSFORM layer_DEPENDS PREPEND titanium_)
+  if(NOT sources)
+    add_library(titanium_${name} INTERFACE)
+    target_link_libraries(titanium_${name} INTERFACE ${layer_DEPENDS} ${layer_LINK})
+    return()
+  endif()
+
+  add_library(titanium_${name} STATIC ${sources})
+  target_include_directories(titanium_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(titanium_${name} PUBLIC ${layer_DEPENDS} header_only Threads::Threads PRIVATE ${layer_LINK})
+  target_compile_options(titanium_${name} PRIVATE ${TITANIUM_WARNINGS})
+  if(layer_TORCH)
+    target_link_libraries(titanium_${name} PUBLIC torch)
+    titanium_share_header(titanium_${name} ${PROJECT_SOURCE_DIR}/titanium/tensor/precompiled.h titanium_tensor)
+  else()
+    titanium_share_header(titanium_${name} ${PROJECT_SOURCE_DIR}/titanium/base/precompiled.h titanium_base)
+  endif()
+  if(layer_CUDA AND TITANIUM_CUDA)
+    file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${folder}/cuda/*.cu)
+    titanium_cuda_objects(titanium_${name} ${kernels})
+    target_link_libraries(titanium_${name} PUBLIC cuda)
+  endif()
+endfunction()
+
+# The precompiled header is built once, by `owner`.
+function(titanium_share_header target header owner)
+  if(target STREQUAL owner)
+    target_precompile_headers(${target} PRIVATE ${header})
+  else()
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+  endif()
+endfunction()

@@ -1,0 +1,23 @@
+# Debian's libraries. All are header-only or static, so that the program runs on a machine that has only the torch wheel.
+
+function(titanium_static_package target header library)
+  find_path(${target}_INCLUDE ${header} REQUIRED)
+  find_library(${target}_LIBRARY ${library} REQUIRED)
+  add_library(${target} INTERFACE)
+  target_include_directories(${target} SYSTEM INTERFACE ${${target}_INCLUDE})
+  target_link_libraries(${target} INTERFACE ${${target}_LIBRARY})
+endfunction()
+
+titanium_static_package(pcre2_static pcre2.h libpcre2-8.a)
+target_compile_definitions(pcre2_static INTERFACE PCRE2_CODE_UNIT_WIDTH=8 PCRE2_STATIC)
+titanium_static_package(utf8proc_static utf8proc.h libutf8proc.a)
+titanium_static_package(zstd_static zstd.h libzstd.a)
+titanium_static_package(z_static zlib.h libz.a)
+
+add_library(header_only INTERFACE)  # fmt, spdlog, nlohmann-json
+target_compile_definitions(header_only INTERFACE FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL SPDLOG_HEADER_ONLY)
+add_library(tomlplusplus_header_only INTERFACE)
+target_compile_definitions(tomlplusplus_header_only INTERFACE TOML_HEADER_ONLY=1)
+add_library(cli11 INTERFACE)
+
+find_package(Threads REQUIRED)

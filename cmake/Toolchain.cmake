@@ -1,0 +1,23 @@
+# Compiler flags, ccache and linker.
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  # Precompiled headers need these to be cacheable; the base directory lets checkouts share results.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
+endif()
+
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+# Our own code is warning free; a warning is an error so that it stays so.
+set(TITANIUM_WARNINGS -Wall -Wextra -Werror -Wno-unknown-pragmas)
+
+if(TITANIUM_SANITIZE)
+  add_compile_options(-fsanitize=${TITANIUM_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${TITANIUM_SANITIZE})
+endif()

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Trains: sets the machine up and builds on first use, then starts `titanium train`.
+#
+#   ./run_train.sh [--section.key value ...]
+#
+#   NGPU          ranks to start (default: 1)
+#   LOG_RANK      ranks whose output is shown, comma separated (default: 0)
+#   CONFIG_FILE   TOML file (default: configs/llama3/debug_model.toml)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+source tools/setup.sh
+titanium_setup program titanium
+
+export LOG_RANK=${LOG_RANK:-0}
+export PYTORCH_ALLOC_CONF=${PYTORCH_ALLOC_CONF:-expandable_segments:True}
+config_file=${CONFIG_FILE:-configs/llama3/debug_model.toml}
+[ "${NGPU:-1}" = 1 ] || fail "NGPU=$NGPU: several ranks are not available yet. Use NGPU=1"
+exec "$TITANIUM_BUILD/titanium" train --job.config_file "$config_file" "$@"

@@ -1,0 +1,8 @@
+// Shared by all layers that see torch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "titanium/base/precompiled.h"

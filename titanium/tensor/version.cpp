@@ -1,0 +1,11 @@
+#include "titanium/tensor/version.h"
+
+#include <torch/headeronly/version.h>
+
+#include "titanium/tensor/cuda_backend.h"
+
+namespace titanium {
+
+std::string library_versions() { return fmt::format("torch {}, {}", TORCH_VERSION, cuda_versions()); }
+
+}  // namespace titanium

@@ -1,0 +1,167 @@
+"""Checks of the source tree that are tests: layers, sizes, headers, format, linkage.
+
+    python tools/check_structure.py layers|sizes|headers|format
+    python tools/check_structure.py linkage build/titanium
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SOURCE_SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
+MAX_FILE_LINES = 600
+MAX_FUNCTION_LINES = 60
+MAX_KERNEL_LINES = 120
+FORBIDDEN_HEADERS = {"torch/torch.h", "torch/nn.h", "torch/extension.h", "torch/all.h", "ATen/ATen.h", "ATen/Functions.h"}
+FORBIDDEN_NAMES = re.compile(r"(^|_)(utils?|helpers?|misc|manager|v2|fast|new)(_|$)")
+# What the program may need at run time besides the torch wheel: the C and C++ runtimes that every machine has.
+SYSTEM_LIBRARIES = re.compile(r"^(ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|gomp|asan|ubsan))\.so(\.\d+)*$")
+WHEEL_LIBRARIES = re.compile(r"^lib(c10|c10_cuda|torch|torch_cpu|torch_cuda|cudart|cublas|cublasLt|cudnn|nccl)\.so(\.\d+)*$")
+
+
+def sources(*folders):
+    for folder in folders or ("titanium", "tests", "bench"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in SOURCE_SUFFIXES:
+                yield path
+
+
+def relative(path):
+    return path.relative_to(ROOT)
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        found = re.match(r'\s*#\s*include\s*[<"]([^">]+)[">]', line)
+        if found:
+            yield number, found.group(1)
+
+
+def layer_table():
+    """Layer -> every layer that it may include, read from the table in CMakeLists.txt."""
+    allowed = {}
+    for line in (ROOT / "CMakeLists.txt").read_text().splitlines():
+        found = re.match(r"titanium_layer\((\w+)(.*)\)", line)
+        if not found:
+            continue
+        depends = re.search(r"DEPENDS ((?:[a-z_]+ ?)+)", found.group(2))
+        closure = {found.group(1)}
+        for name in depends.group(1).split() if depends else ():
+            closure |= allowed[name]  # a KeyError here is an upward or cyclic dependency
+        allowed[found.group(1)] = closure
+    return allowed
+
+
+def check_layers():
+    allowed = layer_table()
+    for path in sources("titanium"):
+        layer = relative(path).parts[1]
+        if layer not in allowed:
+            yield f"{relative(path)}: folder titanium/{layer} is not in the table of CMakeLists.txt"
+            continue
+        for number, name in includes(path):
+            parts = name.split("/")
+            if parts[0] == "titanium" and parts[1] not in allowed[layer]:
+                yield f"{relative(path)}:{number}: {layer}/ may not include {name} (allowed: {', '.join(sorted(allowed[layer]))})"
+            if parts[0] in ("torch", "ATen", "c10") and "tensor" not in allowed[layer]:
+                yield f"{relative(path)}:{number}: {layer}/ stands below tensor/ and may not include {name}"
+        if FORBIDDEN_NAMES.search(path.stem):
+            yield f"{relative(path)}: the name says nothing about what the file is for"
+
+
+def function_lengths(lines):
+    """Yields (first line, length, text) of every function body that begins at namespace level or inside a class."""
+    start, depth_at_start = None, 0
+    depth = 0
+    scopes = []  # for each open brace: is it a namespace/class/struct/enum/initialiser?
+    statement = ""
+    in_block_comment = False
+    for number, line in enumerate(lines, 1):
+        code = re.sub(r'R"(\w*)\((.*?)\)\1"', '""', line)
+        code = re.sub(r'"(\\.|[^"\\])*"', '""', code)
+        code = re.sub(r"'(\\.|[^'\\])'", "' '", code)
+        if in_block_comment:
+            if "*/" not in code:
+                continue
+            code = code.split("*/", 1)[1]
+            in_block_comment = False
+        code = re.sub(r"/\*.*?\*/", "", code)
+        if "/*" in code:
+            code, in_block_comment = code.split("/*", 1)[0], True
+        code = code.split("//")[0]
+        if code.lstrip().startswith("#"):
+            continue
+        for character in code:
+            if character == "{":
+                container = re.search(r"\b(namespace|class|struct|union|enum)\b[^()]*$", statement) is not None
+                is_function = ")" in statement and not container and start is None
+                if is_function:
+                    start, depth_at_start, text = number, depth, statement.strip()
+                scopes.append(container)
+                depth += 1
+                statement = ""
+            elif character == "}":
+                depth -= 1
+                scopes.pop() if scopes else None
+                if start is not None and depth == depth_at_start:
+                    yield start, number - start + 1, text
+                    start = None
+                statement = ""
+            elif character == ";":
+                statement = ""
+            else:
+                statement += character
+        statement += " "
+
+
+def check_sizes():
+    for path in sources():
+        lines = path.read_text().splitlines()
+        if len(lines) > MAX_FILE_LINES:
+            yield f"{relative(path)}: {len(lines)} lines; split it (at most {MAX_FILE_LINES})"
+        limit = MAX_KERNEL_LINES if path.suffix in (".cu", ".cuh") else MAX_FUNCTION_LINES
+        for first, length, text in function_lengths(lines):
+            if length > limit:
+                yield f"{relative(path)}:{first}: {length} lines in '{text[-80:]}'; at most {limit}"
+
+
+def check_headers():
+    for path in sources():
+        for number, name in includes(path):
+            if name in FORBIDDEN_HEADERS:
+                yield f"{relative(path)}:{number}: {name} is an umbrella header; include <ATen/ops/...> instead"
+            if path.suffix in (".cu", ".cuh") and name.split("/")[0] in ("torch", "ATen", "c10"):
+                yield f"{relative(path)}:{number}: kernels do not see torch ({name})"
+        if path.suffix in (".h", ".cuh") and "#pragma once" not in path.read_text():
+            yield f"{relative(path)}: no #pragma once"
+
+
+def check_format():
+    formatter = shutil.which("clang-format-19") or shutil.which("clang-format")
+    if formatter is None:
+        print("skipped: clang-format-19 is not installed")
+        sys.exit(77)
+    files = [str(path) for path in sources()]
+    result = subprocess.run([formatter, "--dry-run", "--ferror-limit=3", *files], capture_output=True, text=True, cwd=ROOT)
+    yield from (line for line in result.stderr.splitlines() if "warning:" in line or "error:" in line)
+
+
+def check_linkage(program):
+    """The program must run on a machine that has the torch wheel and none of Debian's libraries."""
+    text = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
+    for name in re.findall(r"NEEDED.*\[(.*)\]", text):
+        if not SYSTEM_LIBRARIES.match(name) and not WHEEL_LIBRARIES.match(name):
+            yield f"{program} needs {name}, which only this machine may have: link it statically"
+
+
+def main(check, *arguments):
+    problems = list(globals()[f"check_{check}"](*arguments))
+    print("\n".join(problems) or f"{check}: no findings")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,146 @@
+# Makes a machine ready and builds Titanium. Sourced by run_train.sh and run_tests.sh:
+#
+#   titanium_setup program|test
+#
+# `program` installs what the program needs, `test` also what the tests need. Afterwards build/titanium is up to date.
+# A stamp in build/ remembers a finished set-up, so that later calls only ask Ninja whether something changed.
+#
+#   TITANIUM_DEPS_DIR    where the wheels are kept (default: ~/.cache/titanium)
+#   TITANIUM_TORCH_DIR   an installed torch 2.11.0 (the folder that holds lib/ and include/) to use instead of our own
+#   TITANIUM_CUDA        off: a CPU build even where there is a CUDA compiler (default: auto)
+#   TITANIUM_PRESET      release (default), debug or asan
+
+TITANIUM_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readonly TITANIUM_ROOT
+
+say() { printf '\033[1m[setup]\033[0m %s\n' "$*" >&2; }
+fail() { printf '[setup] error: %s\n' "$*" >&2; exit 1; }
+
+# Lines of group $2 in file $1, comments dropped.
+group() { sed -e 's/ *#.*//' "$1" | awk -v want="[$2]" '/^\[/ { inside = ($1 == want); next } inside && NF' ; }
+
+pins_file="$TITANIUM_ROOT/tools/requirements.txt"
+packages_file="$TITANIUM_ROOT/tools/packages.txt"
+
+install_packages() {
+  command -v dpkg-query >/dev/null || fail "this is not Debian or Ubuntu: install the equivalents of $packages_file by hand"
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  local apt_line="apt-get install -y --no-install-recommends ${missing[*]}" sudo=()
+  if [ "$(id -u)" -ne 0 ]; then
+    sudo -n true 2>/dev/null || [ -t 0 ] && command -v sudo >/dev/null || fail "packages are missing and there is no root access. Ask an administrator to run: $apt_line"
+    sudo=(sudo)
+  fi
+  say "installing ${#missing[@]} packages: ${missing[*]}"
+  "${sudo[@]}" apt-get update -qq || say "apt-get update failed; trying with the lists at hand"
+  DEBIAN_FRONTEND=noninteractive "${sudo[@]}" $apt_line >&2 || fail "apt-get failed. Install by hand: $apt_line"
+}
+
+# The venv is shared by all checkouts with the same pins: its name is their checksum.
+deps_dir() {
+  local pins
+  pins=$(sha256sum "$pins_file" | cut -c1-12)
+  echo "${TITANIUM_DEPS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/titanium}/venv-$pins"
+}
+
+install_wheels() {
+  local venv=$1 name wheels
+  shift
+  mkdir -p "$venv"
+  exec 9>"$venv/.lock"
+  flock 9
+  [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" >&2 || fail "python3 -m venv failed. Install by hand: apt-get install -y python3-venv"
+  for name in "$@"; do
+    [ -e "$venv/.group-$name" ] && continue
+    mapfile -t wheels < <(group "$pins_file" "$name")
+    say "downloading ${#wheels[@]} wheels of group '$name' into $venv"
+    "$venv/bin/pip" install --disable-pip-version-check --no-deps --no-compile --progress-bar on "${wheels[@]}" >&2 ||
+      fail "pip failed. Install by hand: $venv/bin/pip install --no-deps ${wheels[*]}"
+    touch "$venv/.group-$name"
+  done
+  exec 9>&-
+}
+
+# Path of a CUDA 13 compiler, or nothing.
+find_nvcc() {
+  local nvcc
+  for nvcc in "${CUDACXX:-}" "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" "$(command -v nvcc || true)"; do
+    [ -n "$nvcc" ] && [ -x "$nvcc" ] || continue
+    if "$nvcc" --version | grep -q 'release 13\.'; then echo "$nvcc"; return; fi
+    say "ignoring $nvcc: torch 2.11.0 needs CUDA 13"
+  done
+}
+
+has_gpu_driver() { [ -e /dev/nvidiactl ] || [ -e /proc/driver/nvidia/version ]; }
+
+# Folder of a torch 2.11.0 that this machine already has, or nothing.
+find_torch() {
+  if [ -n "${TITANIUM_TORCH_DIR:-}" ]; then
+    [ -e "$TITANIUM_TORCH_DIR/lib/libtorch_cpu.so" ] ||
+      fail "TITANIUM_TORCH_DIR=$TITANIUM_TORCH_DIR has no lib/libtorch_cpu.so. Point it to the torch folder in site-packages, or unset it"
+    echo "$TITANIUM_TORCH_DIR"
+    return
+  fi
+  python3 - <<'PY' 2>/dev/null
+import importlib.metadata, pathlib
+if importlib.metadata.version("torch").split("+")[0] == "2.11.0":
+    folder = pathlib.Path(importlib.metadata.distribution("torch").locate_file("torch"))
+    if (folder / "lib/libtorch_cuda.so").exists(): print(folder)
+PY
+}
+
+# What makes a finished set-up stale.
+setup_key() {
+  { cat "$pins_file" "$packages_file" "$TITANIUM_ROOT/tools/setup.sh"
+    echo "$1 ${TITANIUM_DEPS_DIR:-} ${TITANIUM_TORCH_DIR:-} ${TITANIUM_CUDA:-auto} ${CUDACXX:-} ${CUDA_HOME:-}"; } | sha256sum
+}
+
+configure() {
+  local purpose=$1 build=$2 preset=$3 torch nvcc="" venv wheel_groups=() package_groups=(program) packages
+  [ "$purpose" = test ] && package_groups+=(test)
+  mapfile -t packages < <(for name in "${package_groups[@]}"; do group "$packages_file" "$name"; done)
+  install_packages "${packages[@]}"
+
+  venv=$(deps_dir)
+  torch=$(find_torch || true)
+  if [ "${TITANIUM_CUDA:-auto}" != off ]; then
+    nvcc=$(find_nvcc)
+    if [ -z "$nvcc" ] && has_gpu_driver; then
+      wheel_groups+=(compiler)
+      nvcc="$venv/lib/$(python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])')/site-packages/nvidia/cu13/bin/nvcc"
+    fi
+  fi
+  [ -n "$torch" ] && [ "$purpose" = program ] || wheel_groups+=(program)
+  [ "$purpose" = test ] && wheel_groups+=(cuda test)
+  [ -n "$nvcc" ] && [ -z "$torch" ] && wheel_groups+=(cuda)
+  [ ${#wheel_groups[@]} -eq 0 ] || install_wheels "$venv" "${wheel_groups[@]}"
+  [ -n "$torch" ] || torch=$(echo "$venv"/lib/python3*/site-packages/torch)
+
+  say "configuring $build (preset $preset, torch $torch, CUDA compiler ${nvcc:-none})"
+  cmake --preset "$preset" -B "$build" -S "$TITANIUM_ROOT" -DTITANIUM_TORCH_DIR="$torch" -DTITANIUM_NVCC="$nvcc" \
+    -DTITANIUM_TESTS="$([ "$purpose" = test ] && echo ON || echo OFF)" -DTITANIUM_PYTHON="$venv/bin/python" >&2 ||
+    fail "cmake failed; its message above says why. Removing $build and trying again starts afresh"
+}
+
+titanium_setup() {
+  local purpose=$1 preset=${TITANIUM_PRESET:-release} build stamp key
+  build="$TITANIUM_ROOT/build"
+  [ "$preset" = release ] || build="$build-$preset"
+  TITANIUM_BUILD=$build
+  # A tree that has tests keeps them: run_train.sh after run_tests.sh must not reconfigure.
+  if [ "$purpose" = program ] && [ "$(cat "$build/.setup-test" 2>/dev/null)" = "$(setup_key test)" ]; then purpose=test; fi
+  stamp="$build/.setup-$purpose"
+  key=$(setup_key "$purpose")
+  if [ "$(cat "$stamp" 2>/dev/null)" != "$key" ]; then
+    rm -f "$build"/.setup-*
+    configure "$purpose" "$build" "$preset"
+    echo "$key" >"$stamp"
+  fi
+  if ! ninja -C "$build" -n "${2:-all}" 2>/dev/null | grep -q 'no work to do'; then
+    say "building $build"
+    ninja -C "$build" "${2:-all}" >&2 || fail "the build failed; the compiler's message above says why"
+  fi
+}
