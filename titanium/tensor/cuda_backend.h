@@ -1,11 +1,36 @@
 // What differs between a build with CUDA and one without; cuda/ and no_cuda/ hold one implementation each.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace titanium {
 
 // "CUDA 13.0, NCCL 2.28.9" or "no CUDA".
 std::string cuda_versions();
+
+// GPUs that this process can use; 0 without a driver and in a build without CUDA.
+int cuda_device_count();
+
+// Of the GPU `index`. Only to be called when cuda_device_count() > index.
+struct CudaDeviceProperties {
+  std::string name;
+  int64_t total_memory = 0;
+};
+CudaDeviceProperties cuda_device_properties(int index);
+
+// The caching allocator's counters since the last reset, in bytes.
+struct CudaMemory {
+  int64_t max_active = 0;
+  int64_t max_reserved = 0;
+  int64_t active = 0;
+  int64_t alloc_retries = 0;
+  int64_t ooms = 0;
+};
+CudaMemory cuda_memory(int index);
+void reset_peak_cuda_memory(int index);
+
+// Waits for everything queued on the current device.
+void synchronize_cuda();
 
 }  // namespace titanium

@@ -1,7 +1,11 @@
 #include "titanium/tensor/cuda_backend.h"
 
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+
+#include "titanium/base/error.h"
 
 namespace titanium {
 namespace {
@@ -24,5 +28,31 @@ std::string cuda_versions() {
   ::cudaRuntimeGetVersion(&runtime);
   return fmt::format("CUDA {}, {}", version_text(runtime), nccl_version());
 }
+
+int cuda_device_count() { return c10::cuda::device_count(); }
+
+CudaDeviceProperties cuda_device_properties(int index) {
+  cudaDeviceProp properties;
+  const cudaError_t status = ::cudaGetDeviceProperties(&properties, index);
+  TI_CHECK(status == cudaSuccess, "GPU {} does not answer: {}.", index, ::cudaGetErrorString(status));
+  return {properties.name, static_cast<int64_t>(properties.totalGlobalMem)};
+}
+
+CudaMemory cuda_memory(int index) {
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
+  CudaMemory memory;
+  memory.max_active = stats.active_bytes[0].peak;
+  memory.max_reserved = stats.reserved_bytes[0].peak;
+  memory.active = stats.active_bytes[0].current;
+  memory.alloc_retries = stats.num_alloc_retries;
+  memory.ooms = stats.num_ooms;
+  return memory;
+}
+
+void reset_peak_cuda_memory(int index) {
+  c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(index));
+}
+
+void synchronize_cuda() { c10::cuda::device_synchronize(); }
 
 }  // namespace titanium
