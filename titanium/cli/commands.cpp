@@ -1,9 +1,13 @@
 #include "titanium/cli/commands.h"
 
+#include "titanium/cli/config.h"
+
 namespace titanium::cli {
 namespace {
 
-constexpr std::array<Command, 0> kCommands = {};
+constexpr Command kCommands[] = {
+    {"config", "show, check and explain configurations", run_config},
+};
 
 }  // namespace
 
