@@ -1,6 +1,8 @@
 // What the trainer, the evaluation and the generation need of a language model.
 #pragma once
 
+#include "titanium/checkpoint/safetensors_reader.h"
+#include "titanium/nn/block_saves.h"
 #include "titanium/nn/kv_cache.h"
 #include "titanium/nn/module.h"
 #include "titanium/ops/attention.h"
@@ -11,13 +13,6 @@ namespace titanium::models {
 struct TokenBatch {
   Tensor tokens_BS;
   ops::DocumentsPtr documents;
-};
-
-// What a block saves for its backward.
-enum class BlockSaves {
-  kEverything,  // what its operators need; elementwise results are recomputed all the same
-  kMatmuls,     // the attention half; the two products of the feed-forward half are recomputed ("selective op")
-  kInput,       // only the block's input; the whole block is recomputed ("full")
 };
 
 struct ModelSize {
@@ -40,12 +35,17 @@ class LanguageModel : public nn::Module {
   virtual Tensor decode(const Tensor& tokens_BS, nn::KvCache& cache) = 0;
   virtual nn::KvCache make_cache(int64_t batch, int64_t max_tokens) const = 0;
 
+  // Copies the parameter's value out of Hugging Face weights, under their name and in our layout.
+  virtual void load_hugging_face_tensor(Parameter& parameter, const checkpoint::SafetensorsReader& weights) const = 0;
+
   virtual int64_t block_count() const = 0;
-  virtual void set_block_saves(int64_t block, BlockSaves saves) = 0;
+  virtual void set_block_saves(int64_t block, nn::BlockSaves saves) = 0;
 
   virtual bool attends_inside_documents() const = 0;
   virtual int64_t vocabulary() const = 0;
   virtual ModelSize size(int64_t seq_len) const = 0;
+  // Bytes that one block keeps per token from the forward to the backward, in the compute dtype.
+  virtual int64_t saved_bytes_per_token(nn::BlockSaves saves) const = 0;
   virtual std::string description() const = 0;  // the arguments as JSON, for the log
 
   Dtype compute_dtype = at::kFloat;

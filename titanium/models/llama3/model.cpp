@@ -39,7 +39,7 @@ TransformerBlock::TransformerBlock(int64_t layer, const Args& args)
 }
 
 Tensor TransformerBlock::forward(const Tensor& x_TD, const Tensor& rope_table, const ops::DocumentsPtr& documents) {
-  if (saves != BlockSaves::kInput) return forward_once(x_TD, rope_table, documents);
+  if (saves != nn::BlockSaves::kInput) return forward_once(x_TD, rope_table, documents);
   return ops::recompute([=, this](const Tensor& x) { return forward_once(x, rope_table, documents); }, x_TD);
 }
 
@@ -53,7 +53,7 @@ Tensor TransformerBlock::forward_once(const Tensor& x_TD, const Tensor& rope_tab
 }
 
 Tensor TransformerBlock::feed_forward_half(const Tensor& h_TD) {
-  const auto kept = saves == BlockSaves::kMatmuls ? ops::FeedForwardSaves::kNothing : ops::FeedForwardSaves::kGateAndUp;
+  const auto kept = saves == nn::BlockSaves::kAttentionHalf ? ops::FeedForwardSaves::kNothing : ops::FeedForwardSaves::kGateAndUp;
   return ops::feed_forward(
       h_TD,
       {ffn_norm_.weight, ffn_norm_.eps, feed_forward_.w1.weight, feed_forward_.w2.weight, feed_forward_.w3.weight},
@@ -152,6 +152,16 @@ nn::KvCache Llama3::make_cache(int64_t batch, int64_t max_tokens) const {
           args_.head_dim,
           compute_dtype,
           tok_embeddings_.weight.value.device()};
+}
+
+int64_t Llama3::saved_bytes_per_token(nn::BlockSaves saves) const {
+  const int64_t element = static_cast<int64_t>(c10::elementSize(compute_dtype));
+  if (saves == nn::BlockSaves::kInput) return args_.dim * element;
+  // x and h with their rstd, q and the attention's output, k and v, the log-sum-exp.
+  const int64_t attention = 2 * args_.dim + 2 * args_.n_heads * args_.head_dim + 2 * args_.n_kv_heads * args_.head_dim;
+  const int64_t gate_and_up = saves == nn::BlockSaves::kEverything ? 2 * args_.ffn_hidden_dim : 0;
+  constexpr int64_t kFloat = 4;
+  return (attention + gate_and_up) * element + (2 + args_.n_heads) * kFloat;
 }
 
 ModelSize Llama3::size(int64_t seq_len) const {

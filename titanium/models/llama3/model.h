@@ -30,7 +30,7 @@ class TransformerBlock : public nn::Module {
   Tensor decode(const Tensor& x_TD, const Tensor& rope_table, nn::KvCache& cache);
   void init_weights(uint64_t seed, int64_t n_layers, bool depth_init);
 
-  BlockSaves saves = BlockSaves::kEverything;
+  nn::BlockSaves saves = nn::BlockSaves::kEverything;
 
  private:
   Tensor forward_once(const Tensor& x_TD, const Tensor& rope_table, const ops::DocumentsPtr& documents);
@@ -55,11 +55,14 @@ class Llama3 : public LanguageModel {
   Tensor decode(const Tensor& tokens_BS, nn::KvCache& cache) override;
   nn::KvCache make_cache(int64_t batch, int64_t max_tokens) const override;
 
+  void load_hugging_face_tensor(Parameter& parameter, const checkpoint::SafetensorsReader& weights) const override;
+
   int64_t block_count() const override { return args_.n_layers; }
-  void set_block_saves(int64_t block, BlockSaves saves) override { layers_[block]->saves = saves; }
+  void set_block_saves(int64_t block, nn::BlockSaves saves) override { layers_[block]->saves = saves; }
   bool attends_inside_documents() const override { return args_.attn_mask_type == "block_causal"; }
   int64_t vocabulary() const override { return args_.vocab_size; }
   ModelSize size(int64_t seq_len) const override;
+  int64_t saved_bytes_per_token(nn::BlockSaves saves) const override;
   std::string description() const override { return to_json(args_); }
   const Args& args() const { return args_; }
 
