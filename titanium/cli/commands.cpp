@@ -1,9 +1,13 @@
 #include "titanium/cli/commands.h"
 
+#include "titanium/cli/tokenize.h"
+
 namespace titanium::cli {
 namespace {
 
-constexpr std::array<Command, 0> kCommands = {};
+constexpr Command kCommands[] = {
+    {"tokenize", "text lines to token ids, and back", tokenize},
+};
 
 }  // namespace
 
