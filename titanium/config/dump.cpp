@@ -51,7 +51,7 @@ std::string help_entry(const Option& option) {
   text += is_switch ? fmt::format(", --{}.no_{}", option.section(), option.key())
                     : fmt::format(" <{}>", option.type_text());
   text += fmt::format("  (default: {})\n      {}", to_text(option.default_value()), option.meaning());
-  if (!is_switch && option.expectation() != "a text") text += fmt::format(" Must be {}.", option.expectation());
+  if (option.is_limited()) text += fmt::format(" Must be {}.", option.expectation());
   if (const auto notes = remarks(option); !notes.empty()) text += fmt::format(" [{}]", fmt::join(notes, "; "));
   return text + "\n";
 }

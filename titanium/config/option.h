@@ -67,6 +67,7 @@ class Option {
   std::string type_text() const;  // "integer", "text or None"
   // What a value must be, limits included: "an integer, at least 1".
   std::string expectation() const;
+  bool is_limited() const { return !texts_.empty() || !range_.text().empty(); }
 
   Value get(const JobConfig& config) const { return get_(config); }
   Value default_value() const { return get_(JobConfig{}); }
