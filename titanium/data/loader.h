@@ -25,7 +25,7 @@ Batch ignored_batch(int64_t batch, int64_t seq_len);
 
 struct LoaderOptions {
   int64_t batch = 8;
-  PackingOptions packing;
+  PackingOptions packing{};
   int64_t num_workers = 0;      // threads; 0 means one as well: tokenising never runs on the caller's thread
   int64_t prefetch_factor = 2;  // batches that each thread may be ahead
 };

@@ -35,7 +35,7 @@ struct Record {
 };
 
 struct RecordSourceOptions {
-  Ownership ownership;
+  Ownership ownership{};
   bool allow_empty_files = false;
   size_t cache_bytes = size_t{256} << 20;
   int64_t max_record_bytes = int64_t{1} << 30;
