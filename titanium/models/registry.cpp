@@ -33,10 +33,12 @@ std::unique_ptr<LanguageModel> build_llama(const config::Model& options, int64_t
   args.max_seq_len = max_seq_len;
   args.attn_type = options.attn_type.value_or(args.attn_type);
   // flex and varlen are torchtitan's names for attention inside documents; the path is chosen by device and dtype.
-  const std::string mask = options.attn_type ? (args.attn_type == "sdpa" ? "causal" : "block_causal") : args.attn_mask_type;
+  const std::string mask =
+      options.attn_type ? (args.attn_type == "sdpa" ? "causal" : "block_causal") : args.attn_mask_type;
   args.attn_mask_type = options.attn_mask_type.value_or(mask);
   if (args.attn_type == "sdpa" && args.attn_mask_type == "block_causal") {
-    throw UsageError("model.attn_mask_type = \"block_causal\" needs model.attn_type = \"flex\" or \"varlen\", not \"sdpa\".");
+    throw UsageError(
+        "model.attn_mask_type = \"block_causal\" needs model.attn_type = \"flex\" or \"varlen\", not \"sdpa\".");
   }
   return std::make_unique<llama3::Llama3>(args);
 }
@@ -48,14 +50,16 @@ const std::array kModels = {
 
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& names) {
   const auto nearest = nearest_name(name, names);
-  return fmt::format("{}There are: {}.", nearest ? fmt::format("Did you mean \"{}\"? ", *nearest) : "", fmt::join(names, ", "));
+  return fmt::format("{}There are: {}.", nearest ? fmt::format("Did you mean \"{}\"? ", *nearest) : "",
+                     fmt::join(names, ", "));
 }
 
 const ModelSpec& find_model(const std::string& name) {
   for (const ModelSpec& spec : kModels) {
     if (spec.name == name) return spec;
   }
-  throw UsageError(fmt::format("model.name = \"{}\" is not a model of this build. {}", name, did_you_mean(name, model_names())));
+  throw UsageError(
+      fmt::format("model.name = \"{}\" is not a model of this build. {}", name, did_you_mean(name, model_names())));
 }
 
 }  // namespace
@@ -69,9 +73,12 @@ std::vector<std::string> model_names() {
 std::unique_ptr<LanguageModel> build_model(const JobConfig& config, int64_t max_seq_len) {
   const ModelSpec& spec = find_model(config.model.name);
   const std::vector<std::string> flavors = spec.flavors();
-  if (config.model.flavor != "auto" && std::find(flavors.begin(), flavors.end(), config.model.flavor) == flavors.end()) {
-    throw UsageError(fmt::format("model.flavor = \"{}\" is not a flavor of {}. {} \"auto\" reads the sizes from config.json in model.hf_assets_path.",
-                                 config.model.flavor, config.model.name, did_you_mean(config.model.flavor, flavors)));
+  if (config.model.flavor != "auto" &&
+      std::find(flavors.begin(), flavors.end(), config.model.flavor) == flavors.end()) {
+    throw UsageError(
+        fmt::format("model.flavor = \"{}\" is not a flavor of {}. {} \"auto\" reads the sizes from config.json in "
+                    "model.hf_assets_path.",
+                    config.model.flavor, config.model.name, did_you_mean(config.model.flavor, flavors)));
   }
   return spec.build(config.model, max_seq_len);
 }

@@ -9,15 +9,15 @@
 
 namespace titanium::models {
 
-// The model of model.name, model.flavor, model.attn_type and model.attn_mask_type, for sequences up to `max_seq_len`. No
-// storage is allocated: see Module::materialize. Flavor "auto" takes the sizes from config.json in model.hf_assets_path.
-// Throws UsageError that lists what exists.
+// The model of model.name, model.flavor, model.attn_type and model.attn_mask_type, for sequences up to `max_seq_len`.
+// No storage is allocated: see Module::materialize. Flavor "auto" takes the sizes from config.json in
+// model.hf_assets_path. Throws UsageError that lists what exists.
 std::unique_ptr<LanguageModel> build_model(const JobConfig& config, int64_t max_seq_len);
 
 std::vector<std::string> model_names();
 
-// Fills all parameters of a materialised model from Hugging Face weights. Throws Error that names a missing tensor or one
-// of another shape.
+// Fills all parameters of a materialised model from Hugging Face weights. Throws Error that names a missing tensor or
+// one of another shape.
 void load_hugging_face_weights(LanguageModel& model, const std::filesystem::path& path);
 
 }  // namespace titanium::models

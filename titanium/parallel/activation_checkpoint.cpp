@@ -11,9 +11,10 @@ int64_t parse_every_nth(const std::string& text) {
   int64_t number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number < 0) {
-    throw UsageError(fmt::format("activation_checkpoint.selective_ac_option = \"{}\" is neither \"op\" nor a number. Use \"op\", or "
-                                 "\"2\" to recompute every second block.",
-                                 text));
+    throw UsageError(
+        fmt::format("activation_checkpoint.selective_ac_option = \"{}\" is neither \"op\" nor a number. Use \"op\", or "
+                    "\"2\" to recompute every second block.",
+                    text));
   }
   return number;
 }

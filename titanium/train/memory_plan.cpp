@@ -36,10 +36,11 @@ std::string describe(const MemoryPlan& plan) {
 
 void check_fits(const MemoryPlan& plan, int64_t device_bytes) {
   if (plan.total() <= device_bytes) return;
-  throw UsageError(fmt::format(
-      "the run needs about {:.1f} GiB, but the device has {:.1f} GiB ({}). Use activation_checkpoint.mode = \"full\", a smaller "
-      "training.local_batch_size or training.seq_len, or training.dtype = \"bfloat16\".",
-      plan.total() / kGiB, device_bytes / kGiB, describe(plan)));
+  throw UsageError(
+      fmt::format("the run needs about {:.1f} GiB, but the device has {:.1f} GiB ({}). Use activation_checkpoint.mode "
+                  "= \"full\", a smaller "
+                  "training.local_batch_size or training.seq_len, or training.dtype = \"bfloat16\".",
+                  plan.total() / kGiB, device_bytes / kGiB, describe(plan)));
 }
 
 }  // namespace titanium::train

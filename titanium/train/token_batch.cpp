@@ -34,16 +34,18 @@ LabelledBatch to_device(const data::Batch& batch, const models::LanguageModel& m
   labelled.inputs.tokens_BS = tokens_to_device(batch.inputs, batch.seq_len, device);
   labelled.labels_BS = tokens_to_device(batch.labels, batch.seq_len, device);
   if (model.attends_inside_documents()) {
-    TI_CHECK(tokenizer.eos_id().has_value(),
-             "attention inside documents needs an end-of-sequence token, and the tokenizer has none. Name it as eos_token "
-             "in tokenizer_config.json, or use model.attn_mask_type = \"causal\".");
+    TI_CHECK(
+        tokenizer.eos_id().has_value(),
+        "attention inside documents needs an end-of-sequence token, and the tokenizer has none. Name it as eos_token "
+        "in tokenizer_config.json, or use model.attn_mask_type = \"causal\".");
     labelled.inputs.documents = ops::find_documents(batch.inputs, batch.seq_len, *tokenizer.eos_id(), device);
   }
   return labelled;
 }
 
 int64_t count_valid_tokens(const data::Batch& batch) {
-  return std::count_if(batch.labels.begin(), batch.labels.end(), [](int64_t label) { return label != data::kIgnoreIndex; });
+  return std::count_if(batch.labels.begin(), batch.labels.end(),
+                       [](int64_t label) { return label != data::kIgnoreIndex; });
 }
 
 }  // namespace titanium::train

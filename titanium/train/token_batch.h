@@ -12,8 +12,8 @@ struct LabelledBatch {
   Tensor labels_BS;
 };
 
-// Copies to `device` without waiting, and finds the documents if the model attends inside them. Throws Error if a token id
-// is outside the model's vocabulary.
+// Copies to `device` without waiting, and finds the documents if the model attends inside them. Throws Error if a token
+// id is outside the model's vocabulary.
 LabelledBatch to_device(const data::Batch& batch, const models::LanguageModel& model, const data::Tokenizer& tokenizer,
                         Device device);
 

@@ -16,10 +16,10 @@ int64_t accumulation_steps(const config::Training& training, int64_t data_parall
   const int64_t per_pass = training.local_batch_size * data_parallel_ranks;
   if (training.global_batch_size == -1) return 1;
   if (training.global_batch_size < per_pass || training.global_batch_size % per_pass != 0) {
-    throw UsageError(
-        fmt::format("training.global_batch_size = {} is not a multiple of local_batch_size x data-parallel ranks = {} x {}. "
-                    "Use a multiple of {}, or -1.",
-                    training.global_batch_size, training.local_batch_size, data_parallel_ranks, per_pass));
+    throw UsageError(fmt::format(
+        "training.global_batch_size = {} is not a multiple of local_batch_size x data-parallel ranks = {} x {}. "
+        "Use a multiple of {}, or -1.",
+        training.global_batch_size, training.local_batch_size, data_parallel_ranks, per_pass));
   }
   return training.global_batch_size / per_pass;
 }
@@ -33,7 +33,8 @@ optim::LrSchedule build_schedule(const JobConfig& config) {
                                   .min_factor = scheduler.min_lr_factor});
 }
 
-std::unique_ptr<optim::Adam> build_optimizer(const config::Optimizer& options, const std::vector<Parameter*>& parameters) {
+std::unique_ptr<optim::Adam> build_optimizer(const config::Optimizer& options,
+                                             const std::vector<Parameter*>& parameters) {
   return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.beta1 = options.beta1,
                                                                       .beta2 = options.beta2,
                                                                       .eps = options.eps,
@@ -45,7 +46,8 @@ data::Encoder encoder_of(const data::Tokenizer& tokenizer) {
   return [tokenizer](std::string_view text) { return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true); };
 }
 
-data::LoaderOptions loader_options(int64_t batch, const data::PackingOptions& packing, const config::DataLoader& options) {
+data::LoaderOptions loader_options(int64_t batch, const data::PackingOptions& packing,
+                                   const config::DataLoader& options) {
   return {.batch = batch,
           .packing = packing,
           .num_workers = options.num_workers,
@@ -103,13 +105,13 @@ std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& 
                                                       const data::Tokenizer& tokenizer) {
   const data::Dataset dataset = data::find_dataset(validation.dataset, validation.dataset_path);
   const data::PackingOptions packing = {.seq_len = validation.seq_len, .infinite = validation.steps != -1};
-  return std::make_unique<data::Loader>(
-      data::CorpusOptions{.name = dataset.name,
-                          .path = dataset.path,
-                          .text_field = training.text_field,
-                          .skip_bad_records = training.skip_bad_records,
-                          .streams = validation.data_streams},
-      encoder_of(tokenizer), loader_options(validation.local_batch_size, packing, validation.dataloader));
+  return std::make_unique<data::Loader>(data::CorpusOptions{.name = dataset.name,
+                                                            .path = dataset.path,
+                                                            .text_field = training.text_field,
+                                                            .skip_bad_records = training.skip_bad_records,
+                                                            .streams = validation.data_streams},
+                                        encoder_of(tokenizer),
+                                        loader_options(validation.local_batch_size, packing, validation.dataloader));
 }
 
 }  // namespace titanium::train

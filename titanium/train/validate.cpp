@@ -22,7 +22,8 @@ ValidationReport validate(models::LanguageModel& model, const data::Tokenizer& t
     report.tokens += batch->batch * batch->seq_len;
   }
   if (steps == -1) loader.rewind();
-  TI_CHECK(valid_tokens > 0, "the validation set has no complete sample. Use a smaller validation.seq_len or more data.");
+  TI_CHECK(valid_tokens > 0,
+           "the validation set has no complete sample. Use a smaller validation.seq_len or more data.");
   report.loss = total.item<double>() / static_cast<double>(valid_tokens);
   return report;
 }

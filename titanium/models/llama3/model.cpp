@@ -53,7 +53,8 @@ Tensor TransformerBlock::forward_once(const Tensor& x_TD, const Tensor& rope_tab
 }
 
 Tensor TransformerBlock::feed_forward_half(const Tensor& h_TD) {
-  const auto kept = saves == nn::BlockSaves::kAttentionHalf ? ops::FeedForwardSaves::kNothing : ops::FeedForwardSaves::kGateAndUp;
+  const auto kept =
+      saves == nn::BlockSaves::kAttentionHalf ? ops::FeedForwardSaves::kNothing : ops::FeedForwardSaves::kGateAndUp;
   return ops::feed_forward(
       h_TD,
       {ffn_norm_.weight, ffn_norm_.eps, feed_forward_.w1.weight, feed_forward_.w2.weight, feed_forward_.w3.weight},

@@ -13,14 +13,10 @@ const std::map<std::string, std::string, std::less<>> kOutside = {
 };
 
 const std::map<std::string, std::string, std::less<>> kInsideBlock = {
-    {"attention.wq.weight", "self_attn.q_proj.weight"},
-    {"attention.wk.weight", "self_attn.k_proj.weight"},
-    {"attention.wv.weight", "self_attn.v_proj.weight"},
-    {"attention.wo.weight", "self_attn.o_proj.weight"},
-    {"feed_forward.w1.weight", "mlp.gate_proj.weight"},
-    {"feed_forward.w2.weight", "mlp.down_proj.weight"},
-    {"feed_forward.w3.weight", "mlp.up_proj.weight"},
-    {"attention_norm.weight", "input_layernorm.weight"},
+    {"attention.wq.weight", "self_attn.q_proj.weight"},     {"attention.wk.weight", "self_attn.k_proj.weight"},
+    {"attention.wv.weight", "self_attn.v_proj.weight"},     {"attention.wo.weight", "self_attn.o_proj.weight"},
+    {"feed_forward.w1.weight", "mlp.gate_proj.weight"},     {"feed_forward.w2.weight", "mlp.down_proj.weight"},
+    {"feed_forward.w3.weight", "mlp.up_proj.weight"},       {"attention_norm.weight", "input_layernorm.weight"},
     {"ffn_norm.weight", "post_attention_layernorm.weight"},
 };
 
@@ -52,8 +48,8 @@ void Llama3::load_hugging_face_tensor(Parameter& parameter, const checkpoint::Sa
   if (name == "lm_head.weight" && !weights.contains(name)) name = "model.embed_tokens.weight";
   Tensor tensor = weights.tensor(name);
   TI_CHECK(tensor.sizes() == parameter.value.sizes(),
-           "{} is [{}] in the weights, but [{}] in the model. Check model.flavor against the folder's config.json.", name,
-           fmt::join(tensor.sizes(), ", "), fmt::join(parameter.value.sizes(), ", "));
+           "{} is [{}] in the weights, but [{}] in the model. Check model.flavor against the folder's config.json.",
+           name, fmt::join(tensor.sizes(), ", "), fmt::join(parameter.value.sizes(), ", "));
   if (parameter.fqn.ends_with(".wq.weight")) tensor = rows_from_hugging_face(tensor, args_.n_heads);
   if (parameter.fqn.ends_with(".wk.weight")) tensor = rows_from_hugging_face(tensor, args_.n_kv_heads);
   parameter.value.copy_(tensor);
