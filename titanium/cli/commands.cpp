@@ -1,9 +1,15 @@
 #include "titanium/cli/commands.h"
 
+#include "titanium/cli/config.h"
+#include "titanium/cli/tokenize.h"
+
 namespace titanium::cli {
 namespace {
 
-constexpr std::array<Command, 0> kCommands = {};
+constexpr Command kCommands[] = {
+    {"config", "show, check and explain configurations", run_config},
+    {"tokenize", "text lines to token ids, and back", tokenize},
+};
 
 }  // namespace
 

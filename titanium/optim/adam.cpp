@@ -1,8 +1,10 @@
 #include "titanium/optim/adam.h"
 
 #include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_sub.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
@@ -24,7 +26,9 @@ Adam::Adam(std::vector<Parameter*> parameters, const AdamOptions& options) : opt
   }
 }
 
-void Adam::step(double lr) {
+void Adam::step(double lr, const Tensor& skip_unless_finite) {
+  std::optional<Tensor> skip;  // 1 or 0, as the fused kernels want it
+  if (skip_unless_finite.defined()) skip = at::isfinite(skip_unless_finite).logical_not().to(at::kFloat);
   // The fused kernels take tensors of one dtype on one device.
   std::map<std::pair<Device, Dtype>, std::vector<const Slot*>, decltype([](const auto& a, const auto& b) {
              return std::tuple(a.first.type(), a.first.index(), a.second) <
@@ -35,10 +39,10 @@ void Adam::step(double lr) {
     const Parameter& parameter = *slot.parameter;
     if (parameter.grad.defined()) groups[{parameter.value.device(), parameter.value.scalar_type()}].push_back(&slot);
   }
-  for (const auto& [kind, slots] : groups) update(slots, lr);
+  for (const auto& [kind, slots] : groups) update(slots, lr, skip);
 }
 
-void Adam::update(const std::vector<const Slot*>& slots, double lr) {
+void Adam::update(const std::vector<const Slot*>& slots, double lr, const std::optional<Tensor>& skip) {
   const c10::NoGradGuard no_grad;
   std::vector<Tensor> values, grads, exp_avgs, exp_avg_sqs, steps;
   for (const Slot* slot : slots) {
@@ -54,13 +58,15 @@ void Adam::update(const std::vector<const Slot*>& slots, double lr) {
   at::_foreach_add_(steps, 1);
   const auto fused = [&](auto kernel) {
     kernel(values, grads, exp_avgs, exp_avg_sqs, at::TensorList(), steps, lr, options_.beta1, options_.beta2,
-           options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false);
+           options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/std::nullopt,
+           skip);
   };
   if (options_.decoupled) {
     fused([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
   } else {
     fused([](auto&&... arguments) { at::_fused_adam_(arguments...); });
   }
+  if (skip) at::_foreach_sub_(steps, std::vector<Tensor>(steps.size(), *skip));
   for (const Slot* slot : slots) slot->parameter->value_changed();
 }
 

@@ -32,8 +32,9 @@ class Adam {
   Adam(std::vector<Parameter*> parameters, const AdamOptions& options);
 
   // One update with learning rate `lr` and the gradients as they are. Parameters without a gradient are left alone and
-  // do not count the step. Only queues work on CUDA.
-  void step(double lr);
+  // do not count the step. If `skip_unless_finite` (a scalar on the parameters' device, usually the gradient norm) is
+  // not finite, nothing changes at all; that is decided on the device. Only queues work on CUDA.
+  void step(double lr, const Tensor& skip_unless_finite = {});
   void zero_grad();
 
   // The whole state, parameter by parameter.
@@ -46,7 +47,7 @@ class Adam {
     Tensor exp_avg_sq;
     Tensor step;
   };
-  void update(const std::vector<const Slot*>& slots, double lr);
+  void update(const std::vector<const Slot*>& slots, double lr, const std::optional<Tensor>& skip);
 
   AdamOptions options_;
   std::vector<Slot> slots_;

@@ -1,8 +1,6 @@
 #include "titanium/tensor/parameter.h"
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
 
 #include "titanium/base/error.h"
 
@@ -28,16 +26,6 @@ void Parameter::accumulate(const Tensor& gradient) {
     grad.add_(gradient);
   } else {
     grad = gradient.to(value.scalar_type());
-  }
-}
-
-void Parameter::accumulate_product(const Tensor& a, const Tensor& b) {
-  if (!grad.defined()) {
-    grad = at::mm(a.t(), b).to(value.scalar_type());
-  } else if (grad.scalar_type() == a.scalar_type()) {
-    grad.addmm_(a.t(), b);
-  } else {
-    grad.add_(at::mm(a.t(), b));
   }
 }
 

@@ -35,9 +35,6 @@ class Parameter {
 
   // grad += gradient, in grad's dtype.
   void accumulate(const Tensor& gradient);
-  // grad += a^T b for a [T, out] and b [T, in]: the weight gradient of a linear layer, accumulated by the GEMM where it
-  // can be.
-  void accumulate_product(const Tensor& a, const Tensor& b);
   void zero_grad() { grad = Tensor(); }
 
  private:

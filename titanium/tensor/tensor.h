@@ -1,6 +1,7 @@
 // The one door to libtorch: the few types that all torch layers name, and how users spell them.
 #pragma once
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 
 #include <string>

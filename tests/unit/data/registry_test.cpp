@@ -1,0 +1,66 @@
+#include "tests/support/data_files.h"
+#include "titanium/data/dataset_registry.h"
+
+namespace titanium::data::testing {
+namespace {
+
+std::string usage_error(const std::string& name, const std::optional<std::string>& path = std::nullopt) {
+  try {
+    find_dataset(name, path);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DatasetRegistry, NamesAreLowerCasedAndHaveTheirPlaces) {
+  EXPECT_EQ(find_dataset("C4_Test", std::nullopt).name, "c4_test");
+  EXPECT_EQ(find_dataset("c4_test", std::nullopt).path, "./tests/assets/c4_test");
+  EXPECT_EQ(find_dataset("c4_test_validation", std::nullopt).path, "./tests/assets/c4_test_validation");
+}
+
+TEST(DatasetRegistry, PathOverridesTheRegisteredPlace) {
+  EXPECT_EQ(find_dataset("c4", "/data/c4").path, "/data/c4");
+  EXPECT_EQ(find_dataset("c4_test", "x.jsonl").path, "x.jsonl");
+  EXPECT_EQ(find_dataset("my_texts", "x.jsonl").name, "my_texts");
+}
+
+TEST(DatasetRegistry, UnknownNameListsTheSupportedOnes) {
+  EXPECT_EQ(usage_error("c5"),
+            "Dataset c5 is not supported. Supported datasets are: c4, c4_test, c4_test_validation, c4_validation, "
+            "cc12m-wds, cc12m-test, coco-validation. To read files of your own, set dataset_path.");
+}
+
+TEST(DatasetRegistry, RemoteDatasetNeedsALocalPath) {
+  for (const char* name : {"c4", "c4_validation"})
+    EXPECT_EQ(usage_error(name),
+              fmt::format("Dataset {} is not downloaded by this program. Fetch its JSON files and set "
+                          "dataset_path to their folder.",
+                          name));
+}
+
+TEST(DatasetRegistry, ImageDatasetsAreNotAvailableYet) {
+  for (const char* name : {"cc12m-wds", "cc12m-test", "coco-validation"})
+    EXPECT_EQ(usage_error(name, "/data"),
+              fmt::format("Dataset {} holds images, which are not available yet. Use a text dataset.", name));
+}
+
+TEST(DatasetRegistry, BundledSetsAreReadWhole) {
+  for (const auto& [name, records, bytes] :
+       {std::tuple{"c4_test", 2000, 2'500'000}, {"c4_test_validation", 130, 150'000}}) {
+    const auto dataset = find_dataset(name, std::nullopt);
+    int64_t characters = 0;
+    Loader loader({.name = dataset.name, .path = fs::path(TITANIUM_SOURCE_DIR) / dataset.path, .streams = 1},
+                  encode_bytes, {.batch = 1, .packing = {.seq_len = 4096, .infinite = false, .keep_remainder = true}});
+    int64_t documents = 0;
+    while (const auto batch = loader.next()) {
+      for (const int64_t token : batch->inputs) characters += token > 0 && token < 256 ? 1 : 0;
+      documents += std::count(batch->inputs.begin(), batch->inputs.end(), 256);
+    }
+    EXPECT_GE(documents, records * 9 / 10) << name;
+    EXPECT_GE(characters, bytes) << name;
+  }
+}
+
+}  // namespace
+}  // namespace titanium::data::testing

@@ -1,0 +1,180 @@
+// Every operator against plain ATen operators differentiated by libtorch's own autograd.
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/rms_norm.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/sum.h>
+
+#include "tests/support/tensors.h"
+#include "titanium/ops/embedding.h"
+#include "titanium/ops/feed_forward.h"
+#include "titanium/ops/head_loss.h"
+#include "titanium/ops/linear.h"
+#include "titanium/ops/norm_qkv_rope.h"
+#include "titanium/ops/rms_norm.h"
+#include "titanium/ops/rope.h"
+
+namespace titanium::ops {
+namespace {
+
+using test::random_tensor;
+using test::tolerance;
+
+constexpr double kEps = 1e-5;
+
+// A parameter with random values, and a leaf with the same values for autograd's own path.
+struct Weight {
+  explicit Weight(const Shape& shape, double scale = 0.1) : parameter("weight", shape) {
+    parameter.materialize(at::kFloat, at::kCPU);
+    const c10::AutoGradMode no_grad(false);
+    parameter.value.copy_(random_tensor(shape) * scale);
+    leaf = parameter.value.detach().clone().requires_grad_(true);
+  }
+  void expect_equal_grads(double limit) const { EXPECT_CLOSE(parameter.grad, leaf.grad(), limit); }
+  Parameter parameter;
+  Tensor leaf;
+};
+
+Tensor leaf_of(const Tensor& x) { return x.detach().clone().requires_grad_(true); }
+
+TEST(Operators, RmsNormMatchesAten) {
+  for (const auto& [rows, dim] : {std::pair<int64_t, int64_t>{1, 7}, {3, 130}, {57, 256}}) {
+    Weight weight({dim}, 1.0);
+    const Tensor x = leaf_of(random_tensor({rows, dim})), reference_x = leaf_of(x), dy = random_tensor({rows, dim});
+    const Tensor y = rms_norm(x, weight.parameter, kEps);
+    const Tensor reference = at::rms_norm(reference_x, {dim}, weight.leaf, kEps);
+    y.backward(dy);
+    reference.backward(dy);
+    EXPECT_CLOSE(y, reference, tolerance(at::kFloat));
+    EXPECT_CLOSE(x.grad(), reference_x.grad(), 4 * tolerance(at::kFloat));
+    weight.expect_equal_grads(tolerance(at::kFloat));
+  }
+}
+
+TEST(Operators, LinearResidualMatchesAtenAndAccumulates) {
+  Weight weight({24, 40});
+  const Tensor residual = leaf_of(random_tensor({9, 24})), x = leaf_of(random_tensor({9, 40})),
+               dy = random_tensor({9, 24});
+  const Tensor reference_x = leaf_of(x);
+  for (int pass = 0; pass < 2; ++pass) {
+    const Tensor y = linear_residual(x, weight.parameter, residual);
+    const Tensor reference = at::linear(reference_x, weight.leaf) + residual.detach();
+    EXPECT_CLOSE(y, reference, tolerance(at::kFloat));
+    y.backward(dy);
+    reference.backward(dy);
+  }
+  EXPECT_CLOSE(x.grad(), reference_x.grad(), tolerance(at::kFloat));
+  EXPECT_CLOSE(residual.grad(), 2 * dy, tolerance(at::kFloat));
+  weight.expect_equal_grads(tolerance(at::kFloat));
+}
+
+TEST(Operators, RopeRotatesByTheTextbookFormulaAndBack) {
+  const int64_t head_dim = 8, positions = 5;
+  const Tensor table = rope_table(head_dim, positions, 10000, std::nullopt, at::kCPU);
+  const Tensor x = random_tensor({2, positions, 3, head_dim}), y = apply_rope(x, table);
+  for (int64_t s = 0; s < positions; ++s) {
+    for (int64_t i = 0; i < head_dim / 2; ++i) {
+      const double angle = static_cast<double>(s) * std::pow(10000.0, -2.0 * static_cast<double>(i) / head_dim);
+      const double a = x[1][s][2][2 * i].item<double>(), b = x[1][s][2][2 * i + 1].item<double>();
+      EXPECT_NEAR(y[1][s][2][2 * i].item<double>(), a * std::cos(angle) - b * std::sin(angle), 1e-5);
+      EXPECT_NEAR(y[1][s][2][2 * i + 1].item<double>(), a * std::sin(angle) + b * std::cos(angle), 1e-5);
+    }
+  }
+  EXPECT_CLOSE(apply_rope(y, table, /*inverse=*/true), x, tolerance(at::kFloat));
+}
+
+TEST(Operators, NormQkvRopeMatchesAten) {
+  const int64_t batch = 2, seq_len = 5, dim = 32, head_dim = 8;
+  Weight norm({dim}, 1.0), wq({32, dim}), wk({16, dim}), wv({16, dim});
+  const Tensor table = rope_table(head_dim, seq_len, 500000, RopeScaling{}, at::kCPU);
+  const Tensor x = leaf_of(random_tensor({batch * seq_len, dim})), reference_x = leaf_of(x);
+  const Qkv qkv = norm_qkv_rope(x, {norm.parameter, kEps, wq.parameter, wk.parameter, wv.parameter, head_dim, table});
+  const Tensor n = at::rms_norm(reference_x, {dim}, norm.leaf, kEps);
+  const auto heads = [&](const Weight& w) { return at::linear(n, w.leaf).view({batch, seq_len, -1, head_dim}); };
+  const Tensor q = apply_rope(heads(wq), table), k = apply_rope(heads(wk), table), v = heads(wv);
+  EXPECT_CLOSE(qkv.q_BSHE, q, tolerance(at::kFloat));
+  EXPECT_CLOSE(qkv.k_BSKE, k, tolerance(at::kFloat));
+  EXPECT_CLOSE(qkv.v_BSKE, v, tolerance(at::kFloat));
+  const Tensor a = random_tensor(q.sizes().vec()), b = random_tensor(k.sizes().vec()),
+               c = random_tensor(v.sizes().vec());
+  (at::sum(qkv.q_BSHE * a) + at::sum(qkv.k_BSKE * b) + at::sum(qkv.v_BSKE * c)).backward();
+  (at::sum(q * a) + at::sum(k * b) + at::sum(v * c)).backward();
+  EXPECT_CLOSE(x.grad(), reference_x.grad(), 4 * tolerance(at::kFloat));
+  for (const Weight* weight : {&norm, &wq, &wk, &wv}) weight->expect_equal_grads(4 * tolerance(at::kFloat));
+}
+
+TEST(Operators, FeedForwardMatchesAtenAndItsTwoPoliciesAreBitEqual) {
+  const int64_t tokens = 11, dim = 16, hidden = 40;
+  Weight norm({dim}, 1.0), w1({hidden, dim}), w2({dim, hidden}), w3({hidden, dim});
+  const FeedForwardArgs args = {norm.parameter, kEps, w1.parameter, w2.parameter, w3.parameter};
+  const Tensor h = random_tensor({tokens, dim}), dy = random_tensor({tokens, dim});
+  std::vector<Tensor> input_grads, weight_grads;
+  for (const auto saves : {FeedForwardSaves::kGateAndUp, FeedForwardSaves::kNothing}) {
+    for (Weight* weight : {&norm, &w1, &w2, &w3}) weight->parameter.zero_grad();
+    const Tensor input = leaf_of(h);
+    feed_forward(input, args, saves).backward(dy);
+    input_grads.push_back(input.grad());
+    weight_grads.push_back(w1.parameter.grad);
+  }
+  EXPECT_TRUE(at::equal(input_grads[0], input_grads[1]));
+  EXPECT_TRUE(at::equal(weight_grads[0], weight_grads[1]));
+
+  const Tensor reference_h = leaf_of(h), n = at::rms_norm(reference_h, {dim}, norm.leaf, kEps);
+  const Tensor reference = reference_h + at::linear(at::silu(at::linear(n, w1.leaf)) * at::linear(n, w3.leaf), w2.leaf);
+  reference.backward(dy);
+  EXPECT_CLOSE(feed_forward(h, args, FeedForwardSaves::kNothing), reference, tolerance(at::kFloat));
+  EXPECT_CLOSE(input_grads[0], reference_h.grad(), 4 * tolerance(at::kFloat));
+  for (const Weight* weight : {&norm, &w1, &w2, &w3}) weight->expect_equal_grads(4 * tolerance(at::kFloat));
+}
+
+TEST(Operators, EmbeddingAddsTheGradientsOfRepeatedTokens) {
+  Weight table({7, 4}, 1.0);
+  const Tensor tokens = at::randint(7, {20}, at::kLong), dy = random_tensor({20, 4});
+  embedding(tokens, table.parameter, at::kFloat).backward(dy);
+  at::embedding(table.leaf, tokens).backward(dy);
+  table.expect_equal_grads(tolerance(at::kFloat));
+}
+
+TEST(Operators, HeadLossMatchesCrossEntropyOverManyChunksAndIgnoresMarkedLabels) {
+  const int64_t tokens = 9000, dim = 8, vocabulary = 300;  // more than two chunks
+  Weight head({vocabulary, dim}, 1.0);
+  const Tensor x = leaf_of(random_tensor({tokens, dim})), reference_x = leaf_of(x);
+  Tensor labels = at::randint(vocabulary, {tokens}, at::kLong);
+  labels.narrow(0, 4000, 500).fill_(kIgnoreIndex);
+  const double scale = 1.0 / 8500;
+  const Tensor loss = head_loss(x, head.parameter, labels, scale);
+  const Tensor reference = at::cross_entropy_loss(at::linear(reference_x, head.leaf), labels);
+  loss.backward();
+  reference.backward();
+  EXPECT_NEAR(loss.item<double>(), reference.item<double>(), 1e-6 * reference.item<double>());
+  EXPECT_CLOSE(x.grad(), reference_x.grad(), 4 * tolerance(at::kFloat));
+  head.expect_equal_grads(10 * tolerance(at::kFloat));
+}
+
+TEST(Operators, HeadLossWithoutGradientLeavesTheWeightAlone) {
+  Weight head({10, 4});
+  head_loss(random_tensor({6, 4}), head.parameter, at::randint(10, {6}, at::kLong), 1.0);
+  EXPECT_FALSE(head.parameter.grad.defined());
+}
+
+TEST(Operators, RecomputationIsBitEqual) {
+  const int64_t dim = 16;
+  Weight norm({dim}, 1.0), w1({32, dim}), w2({dim, 32}), w3({32, dim});
+  const FeedForwardArgs args = {norm.parameter, kEps, w1.parameter, w2.parameter, w3.parameter};
+  const auto block = [&](const Tensor& x) {
+    return feed_forward(feed_forward(x, args, FeedForwardSaves::kGateAndUp), args, FeedForwardSaves::kGateAndUp);
+  };
+  const Tensor x = leaf_of(random_tensor({5, dim})), again = leaf_of(x), dy = random_tensor({5, dim});
+  block(x).backward(dy);
+  const Tensor kept_grad = w1.parameter.grad;
+  w1.parameter.zero_grad();
+  recompute(block, again).backward(dy);
+  EXPECT_TRUE(at::equal(x.grad(), again.grad()));
+  EXPECT_TRUE(at::equal(kept_grad, w1.parameter.grad));
+}
+
+}  // namespace
+}  // namespace titanium::ops

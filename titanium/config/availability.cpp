@@ -1,0 +1,87 @@
+#include "titanium/config/availability.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "titanium/config/schema.h"
+
+namespace titanium::config {
+namespace {
+
+using Condition = bool (*)(const JobConfig& config);
+
+bool always(const JobConfig&) { return true; }
+bool with_tensorboard(const JobConfig& c) { return c.metrics.enable_tensorboard; }
+bool with_checkpoints(const JobConfig& c) { return c.checkpoint.enable; }
+bool when_recomputing(const JobConfig& c) { return c.activation_checkpoint.mode != "none"; }
+bool when_recomputing_by_operator(const JobConfig& c) {
+  return c.activation_checkpoint.mode == "selective" && c.activation_checkpoint.selective_ac_option == "op";
+}
+
+struct Missing {
+  std::string_view option;
+  // An option is missing when it differs from its default and this holds.
+  Condition condition = always;
+  std::string_view note = "not available yet";
+};
+
+// Everything that is not implemented yet. Delete an entry when its option works.
+constexpr Missing kMissing[] = {
+    {"profiling.enable_profiling"},
+    {"profiling.enable_memory_snapshot"},
+    {"metrics.enable_wandb"},
+    {"metrics.save_for_all_ranks", with_tensorboard},
+    {"model.name", [](const JobConfig& c) { return c.model.name != "llama3"; }, "only llama3 is available yet"},
+    {"model.converters"},
+    {"model.print_after_conversion"},
+    {"optimizer.early_step_in_backward"},
+    {"training.enable_cpu_offload"},
+    {"parallelism.data_parallel_replicate_degree"},
+    {"parallelism.data_parallel_shard_degree",
+     [](const JobConfig& c) { return c.parallelism.data_parallel_shard_degree != 1; },
+     "only 1, or -1 on one rank, is available yet"},
+    {"parallelism.tensor_parallel_degree"},
+    {"parallelism.pipeline_parallel_degree"},
+    {"parallelism.context_parallel_degree"},
+    {"parallelism.expert_parallel_degree"},
+    {"checkpoint.enable", [](const JobConfig& c) { return !c.checkpoint.load_only; },
+     "available yet only together with checkpoint.load_only"},
+    {"checkpoint.initial_load_in_hf_quantized", with_checkpoints},
+    {"checkpoint.load_step", with_checkpoints},
+    {"checkpoint.exclude_from_loading", with_checkpoints},
+    {"checkpoint.create_seed_checkpoint", with_checkpoints},
+    {"activation_checkpoint.mode", [](const JobConfig& c) { return c.activation_checkpoint.mode == "memory_budget"; },
+     "memory_budget is not available yet"},
+    {"activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns", when_recomputing_by_operator},
+    {"activation_checkpoint.early_stop", when_recomputing},
+    {"activation_checkpoint.preserve_rng_state", when_recomputing},
+    {"activation_checkpoint.determinism_check", when_recomputing},
+    {"activation_checkpoint.debug", when_recomputing},
+    {"comm.mode"},
+    {"fault_tolerance.enable"},
+    {"experimental.custom_import"},
+    {"debug.moe_force_load_balance"},
+};
+
+}  // namespace
+
+std::vector<std::string> unavailable_options(const LoadedConfig& loaded) {
+  std::vector<std::string> sentences;
+  for (const Missing& missing : kMissing) {
+    const Option& option = schema().at(missing.option);
+    if (option.is_default(loaded.config) || !missing.condition(loaded.config)) continue;
+    sentences.push_back(
+        fmt::format("not available yet: {} = {}", option.name(), to_short_text(option.get(loaded.config))));
+  }
+  return sentences;
+}
+
+std::string availability_note(std::string_view option) {
+  for (const Missing& missing : kMissing) {
+    if (missing.option == option) return std::string(missing.note);
+  }
+  return "";
+}
+
+}  // namespace titanium::config

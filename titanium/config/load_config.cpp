@@ -1,0 +1,218 @@
+#include "titanium/config/load_config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "titanium/base/error.h"
+#include "titanium/base/nearest_name.h"
+#include "titanium/config/command_line.h"
+#include "titanium/config/extension.h"
+#include "titanium/config/schema.h"
+#include "titanium/config/toml_document.h"
+#include "titanium/config/validate.h"
+
+namespace titanium::config {
+namespace {
+
+constexpr std::string_view kCommandLine = "command line";
+
+class Loader {
+ public:
+  LoadedConfig load(std::span<const std::string> args) {
+    CommandLine command_line = parse_command_line(args);
+    for (const Argument& argument : command_line.arguments) {
+      if (argument.option->name() == "job.config_file") file_ = argument.value.get<std::string>();
+    }
+    if (file_ && *file_ != "None") read_file();
+    for (const Argument& argument : command_line.arguments) {
+      assign(*argument.option, argument.value, std::string(kCommandLine));
+    }
+    problems_.insert(problems_.end(), command_line.problems.begin(), command_line.problems.end());
+    settle_deprecated();
+    check_extension();
+    check_assets();
+    check_rules();
+    if (!problems_.empty()) throw UsageError(fmt::format("{}", fmt::join(problems_, "\n")));
+    hint_at_options_without_effect();
+    return std::move(loaded_);
+  }
+
+ private:
+  void read_file() {
+    try {
+      const TomlNode root = read_toml(*file_);
+      for (const auto& [key, child] : root.children) read_node(key, child);
+    } catch (const UsageError& error) {
+      problems_.emplace_back(error.what());
+    }
+  }
+
+  void read_node(const std::string& name, const TomlNode& node) {
+    const std::string where = fmt::format("{}:{}", *file_, node.line);
+    if (const Option* option = schema().find(name)) {
+      if (node.is_table)
+        return refuse(where, fmt::format("{} is an option, not a section. Write {} = ... below [{}].", name,
+                                         option->key(), option->section()));
+      return assign(*option, node.value, where);
+    }
+    if (!schema().is_section(name)) return refuse_unknown(where, name, node);
+    if (!node.is_table) {
+      return refuse(where, fmt::format("{} = {}: {} is a section. Write its options below [{}].", name,
+                                       to_short_text(node.value), name, name));
+    }
+    for (const auto& [key, child] : node.children) read_node(name + "." + key, child);
+  }
+
+  void refuse_unknown(const std::string& where, const std::string& name, const TomlNode& node) {
+    if (node.is_table) {
+      const auto nearest = nearest_name(name, section_names());
+      return refuse(where, fmt::format("there is no section [{}]. {}", name,
+                                       nearest ? fmt::format("Did you mean [{}]?", *nearest)
+                                               : "`titanium config options` lists all sections."));
+    }
+    const auto nearest = nearest_option(name);
+    refuse(where, fmt::format("{} = {}: there is no option {}. {}", name, to_short_text(node.value), name,
+                              nearest ? fmt::format("Did you mean {}?", *nearest)
+                                      : "`titanium config options` lists all options."));
+  }
+
+  static std::vector<std::string> section_names() {
+    std::vector<std::string> names;
+    for (const auto& title : schema().sections()) names.push_back(title.name);
+    return names;
+  }
+
+  // A similar name, or the same key in another section.
+  static std::optional<std::string> nearest_option(const std::string& name) {
+    const std::string key = name.substr(name.rfind('.') + 1);
+    std::vector<std::string> names;
+    std::optional<std::string> same_key;
+    for (const Option& option : schema().options()) {
+      names.push_back(option.name());
+      if (option.key() == key && !same_key) same_key = option.name();
+    }
+    return same_key ? same_key : nearest_name(name, names);
+  }
+
+  void assign(const Option& option, const Value& value, const std::string& where) {
+    const Option::Outcome outcome = option.assign(loaded_.config, value);
+    if (outcome.refusal) {
+      failed_.insert(option.name());
+      return refuse(where, fmt::format("{} = {} {}", option.name(), to_short_text(value), *outcome.refusal));
+    }
+    if (outcome.hint) loaded_.hints.push_back(fmt::format("{}: {}", where, *outcome.hint));
+    loaded_.sources[option.name()] = where;
+  }
+
+  void refuse(const std::string& where, const std::string& sentence) {
+    problems_.push_back(fmt::format("{}: {}", where, sentence));
+  }
+
+  void settle_deprecated() {
+    JobConfig& config = loaded_.config;
+    if (config.model.tokenizer_path) {
+      take_over("model.tokenizer_path", "model.hf_assets_path");
+      config.model.hf_assets_path = *config.model.tokenizer_path;
+    }
+    if (!config.experimental.custom_args_module.empty()) {
+      take_over("experimental.custom_args_module", "job.custom_config_module");
+      config.job.custom_config_module = config.experimental.custom_args_module;
+    }
+  }
+
+  void take_over(const std::string& former, const std::string& current) {
+    loaded_.sources[current] = loaded_.source(former);
+    loaded_.hints.push_back(
+        fmt::format("{}: {} is deprecated and is read as {}.", loaded_.source(former), former, current));
+  }
+
+  void check_extension() {
+    const std::string& module = loaded_.config.job.custom_config_module;
+    const auto selected = find_extension(module);
+    if (!selected) {
+      refuse(loaded_.source("job.custom_config_module"),
+             fmt::format("job.custom_config_module = {} is not built in. There are {}.", to_short_text(module),
+                         extension_modules_text()));
+      return;
+    }
+    for (const auto& [name, where] : loaded_.sources) {
+      const Extension needed = schema().at(name).extension();
+      if (needed == Extension::kNone || needed == *selected) continue;
+      refuse(where, fmt::format("{} belongs to an extension. Set job.custom_config_module = \"{}\" to use it.", name,
+                                extension_module(needed)));
+    }
+  }
+
+  void check_assets() {
+    const std::string& path = loaded_.config.model.hf_assets_path;
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) {
+      loaded_.hints.push_back(fmt::format("{}: model.hf_assets_path = {} does not exist.",
+                                          loaded_.source("model.hf_assets_path"), to_short_text(path)));
+    } else if (path.ends_with("tokenizer.model")) {
+      refuse(loaded_.source("model.hf_assets_path"),
+             fmt::format("model.hf_assets_path = {} is a tokenizer file of the former format. Name a folder that holds "
+                         "tokenizer.json.",
+                         to_short_text(path)));
+    }
+  }
+
+  void check_rules() {
+    for (const Problem& problem : validate(loaded_.config)) {
+      const bool rests_on_a_refused_value =
+          std::any_of(problem.options.begin(), problem.options.end(),
+                      [&](const std::string& name) { return failed_.contains(name); });
+      if (!rests_on_a_refused_value) problems_.push_back(located(loaded_, problem));
+    }
+  }
+
+  void hint_at_options_without_effect() {
+    std::vector<std::string> names;
+    for (const Option& option : schema().options()) {
+      if (option.is_without_effect() && !option.is_default(loaded_.config)) names.push_back(option.name());
+    }
+    if (names.empty()) return;
+    loaded_.hints.push_back(
+        fmt::format("No effect, because it has a meaning only in Python: {}.", fmt::join(names, ", ")));
+  }
+
+ public:
+  // With the place of the first option that is not at its default.
+  static std::string located(const LoadedConfig& loaded, const Problem& problem) {
+    for (const std::string& name : problem.options) {
+      if (const auto found = loaded.sources.find(name); found != loaded.sources.end()) {
+        return fmt::format("{}: {}", found->second, problem.sentence);
+      }
+    }
+    return problem.sentence;
+  }
+
+ private:
+  std::optional<std::string> file_;
+  LoadedConfig loaded_;
+  std::vector<std::string> problems_;
+  std::set<std::string> failed_;
+};
+
+}  // namespace
+
+std::string LoadedConfig::source(std::string_view option) const {
+  const auto found = sources.find(option);
+  return found == sources.end() ? "default" : found->second;
+}
+
+LoadedConfig load_config(std::span<const std::string> args) { return Loader().load(args); }
+
+void check_world_size(const LoadedConfig& loaded, int64_t world_size) {
+  std::vector<std::string> sentences;
+  for (const Problem& problem : validate(loaded.config, world_size)) {
+    sentences.push_back(Loader::located(loaded, problem));
+  }
+  if (!sentences.empty()) throw UsageError(fmt::format("{}", fmt::join(sentences, "\n")));
+}
+
+}  // namespace titanium::config

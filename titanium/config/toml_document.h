@@ -1,0 +1,27 @@
+// A TOML file as a tree that remembers its lines. The only door to the TOML library.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "titanium/config/value.h"
+
+namespace titanium::config {
+
+struct TomlNode {
+  int64_t line = 0;
+  bool is_table = false;
+  Value value;                                             // when it is not a table
+  std::vector<std::pair<std::string, TomlNode>> children;  // of a table, in the order of the file
+};
+
+// Throws UsageError with one sentence: the file is missing, a directory, unreadable, not UTF-8 or not TOML (file and
+// line).
+TomlNode read_toml(const std::filesystem::path& path);
+
+// The same for the content of `path`.
+TomlNode parse_toml(std::string_view content, const std::string& path);
+
+}  // namespace titanium::config

@@ -1,0 +1,66 @@
+#include "titanium/config/value.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace titanium::config {
+namespace {
+
+constexpr size_t kShortLength = 200;
+
+std::string float_text(double number) {
+  std::string text = fmt::format("{}", number);
+  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
+  return text;
+}
+
+// JSON's escapes are TOML's, but for DEL, which TOML wants escaped too.
+std::string quoted(const Value& text) {
+  std::string escaped;
+  for (const char c : text.dump(-1, ' ', false, Value::error_handler_t::replace)) {
+    if (c == '\x7f')
+      escaped += "\\u007F";
+    else
+      escaped += c;
+  }
+  return escaped;
+}
+
+}  // namespace
+
+std::string to_text(const Value& value) {
+  if (value.is_null()) return "None";
+  if (value.is_number_float()) return float_text(value.get<double>());
+  if (value.is_string()) return quoted(value);
+  if (!value.is_array()) return value.dump(-1, ' ', false, Value::error_handler_t::replace);
+  std::vector<std::string> items;
+  for (const Value& item : value) items.push_back(to_text(item));
+  return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
+std::string to_short_text(const Value& value) {
+  std::string text = to_text(value);
+  if (text.size() <= kShortLength) return text;
+  size_t end = kShortLength;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // not inside a UTF-8 sequence
+  return text.substr(0, end) + "...";
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    parts.emplace_back(text.substr(0, end));
+    if (end == text.size()) break;
+    text.remove_prefix(end + 1);
+    if (text.empty()) parts.emplace_back();
+  }
+  return parts;
+}
+
+std::string one_of_text(const std::vector<std::string>& items) {
+  if (items.size() < 2) return fmt::format("{}", fmt::join(items, ""));
+  return fmt::format("{} or {}", fmt::join(items.begin(), items.end() - 1, ", "), items.back());
+}
+
+}  // namespace titanium::config

@@ -1,0 +1,151 @@
+#include "titanium/data/byte_stream.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "titanium/base/error.h"
+
+namespace titanium::data {
+namespace {
+
+constexpr size_t kInputBytes = size_t{128} << 10;
+
+class PlainStream : public ByteStream {
+ public:
+  PlainStream(std::filesystem::path path, int64_t offset) : path_(std::move(path)), offset_(offset) {
+    file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    TI_CHECK(file_ >= 0, "Data file {} cannot be opened: {}. Check the path and its permissions.", path_.string(),
+             std::strerror(errno));
+  }
+  PlainStream(const PlainStream&) = delete;
+  PlainStream& operator=(const PlainStream&) = delete;
+  ~PlainStream() override { ::close(file_); }
+
+  size_t read(char* out, size_t size) override {
+    ssize_t count = 0;
+    do {
+      count = ::pread(file_, out, size, offset_);
+    } while (count < 0 && errno == EINTR);
+    TI_CHECK(count >= 0, "Data file {} cannot be read at byte {}: {}. Check the disk.", path_.string(), offset_,
+             std::strerror(errno));
+    offset_ += count;
+    return static_cast<size_t>(count);
+  }
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  int64_t offset_;
+  int file_;
+};
+
+[[noreturn]] void throw_truncated(const std::filesystem::path& path) {
+  throw Error(fmt::format("Data file {} is truncated: its compressed data ends too early. Fetch or make it again.",
+                          path.string()));
+}
+
+[[noreturn]] void throw_damaged(const std::filesystem::path& path, const char* format, const char* reason) {
+  throw Error(
+      fmt::format("Data file {} is not valid {} data ({}). Fetch or make it again.", path.string(), format, reason));
+}
+
+class GzipStream : public ByteStream {
+ public:
+  explicit GzipStream(std::filesystem::path path) : input_(std::move(path), 0), buffer_(kInputBytes) {
+    TI_CHECK(inflateInit2(&state_, 15 + 16) == Z_OK, "zlib cannot be started: not enough memory.");  // 16: gzip header
+  }
+  GzipStream(const GzipStream&) = delete;
+  GzipStream& operator=(const GzipStream&) = delete;
+  ~GzipStream() override { inflateEnd(&state_); }
+
+  size_t read(char* out, size_t size) override {
+    state_.next_out = reinterpret_cast<Bytef*>(out);
+    state_.avail_out = static_cast<uInt>(std::min<size_t>(size, size_t{1} << 30));
+    const uInt wanted = state_.avail_out;
+    while (state_.avail_out == wanted) {
+      if (state_.avail_in == 0 && !refill()) {
+        if (!between_members_) throw_truncated(input_.path());
+        return 0;
+      }
+      if (between_members_) inflateReset(&state_);
+      const int status = inflate(&state_, Z_NO_FLUSH);
+      between_members_ = status == Z_STREAM_END;
+      if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
+        throw_damaged(input_.path(), "gzip", state_.msg != nullptr ? state_.msg : "unknown error");
+    }
+    return wanted - state_.avail_out;
+  }
+
+ private:
+  bool refill() {
+    state_.avail_in = static_cast<uInt>(input_.read(buffer_.data(), buffer_.size()));
+    state_.next_in = reinterpret_cast<Bytef*>(buffer_.data());
+    return state_.avail_in > 0;
+  }
+
+  PlainStream input_;
+  std::vector<char> buffer_;
+  z_stream state_{};
+  bool between_members_ = false;
+};
+
+class ZstdStream : public ByteStream {
+ public:
+  explicit ZstdStream(std::filesystem::path path)
+      : input_(std::move(path), 0), buffer_(kInputBytes), state_(ZSTD_createDStream(), &ZSTD_freeDStream) {
+    TI_CHECK(state_ != nullptr, "zstd cannot be started: not enough memory.");
+  }
+
+  size_t read(char* out, size_t size) override {
+    ZSTD_outBuffer output = {out, size, 0};
+    while (output.pos == 0) {
+      // A full output buffer may leave decoded bytes inside zstd, so it is asked again before new input is read.
+      if (chunk_.pos == chunk_.size && !flushing_ && !refill()) {
+        if (!between_frames_) throw_truncated(input_.path());
+        return 0;
+      }
+      const size_t status = ZSTD_decompressStream(state_.get(), &output, &chunk_);
+      if (ZSTD_isError(status)) throw_damaged(input_.path(), "zstd", ZSTD_getErrorName(status));
+      between_frames_ = status == 0;
+      flushing_ = output.pos == output.size && !between_frames_;
+    }
+    return output.pos;
+  }
+
+ private:
+  bool refill() {
+    chunk_ = {buffer_.data(), input_.read(buffer_.data(), buffer_.size()), 0};
+    return chunk_.size > 0;
+  }
+
+  PlainStream input_;
+  std::vector<char> buffer_;
+  std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> state_;
+  ZSTD_inBuffer chunk_{};
+  bool between_frames_ = false;
+  bool flushing_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path, Compression compression,
+                                             int64_t offset) {
+  TI_ASSERT(offset == 0 || compression == Compression::kNone, "compressed files cannot be entered in the middle");
+  switch (compression) {
+    case Compression::kGzip:
+      return std::make_unique<GzipStream>(path);
+    case Compression::kZstd:
+      return std::make_unique<ZstdStream>(path);
+    case Compression::kNone:
+      break;
+  }
+  return std::make_unique<PlainStream>(path, offset);
+}
+
+}  // namespace titanium::data

@@ -1,0 +1,27 @@
+// The bytes of a file from front to back, plain or decompressed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+namespace titanium::data {
+
+enum class Compression { kNone, kGzip, kZstd };
+
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+
+  // Fills up to `size` bytes of `out` and returns how many; 0 only at the end. Throws Error when the file cannot be
+  // read, is truncated or is damaged.
+  virtual size_t read(char* out, size_t size) = 0;
+};
+
+// Begins at byte `offset`, which must be 0 for compressed files. A file of several gzip members or zstd frames is read
+// as their concatenation. Throws Error when the file cannot be opened.
+std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path, Compression compression,
+                                             int64_t offset = 0);
+
+}  // namespace titanium::data

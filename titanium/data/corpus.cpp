@@ -1,0 +1,79 @@
+#include "titanium/data/corpus.h"
+
+#include <bit>
+
+#include "titanium/base/error.h"
+#include "titanium/base/log.h"
+#include "titanium/data/document.h"
+
+namespace titanium::data {
+namespace {
+
+constexpr int64_t kMaxStreams = int64_t{1} << 16;
+constexpr int64_t kBadRecordsPerLogLine = 1000;
+
+CorpusOptions checked(CorpusOptions options) {
+  const int64_t streams = options.streams;
+  if (streams < 1 || streams > kMaxStreams || !std::has_single_bit(static_cast<uint64_t>(streams)))
+    throw UsageError(
+        fmt::format("training.data_streams = {} is not a power of two from 1 to {}. Use 256.", streams, kMaxStreams));
+  if (options.ranks < 1 || streams % options.ranks != 0)
+    throw UsageError(fmt::format(
+        "training.data_streams = {} cannot be shared evenly by {} data-parallel ranks. Use a number of ranks that "
+        "divides it.",
+        streams, options.ranks));
+  TI_ASSERT(options.rank >= 0 && options.rank < options.ranks, "rank {} of {}", options.rank, options.ranks);
+  return options;
+}
+
+}  // namespace
+
+Corpus::Corpus(CorpusOptions options, Encoder encoder)
+    : options_(checked(std::move(options))),
+      encoder_(std::move(encoder)),
+      source_(options_.path, {.ownership = {options_.rank, options_.ranks},
+                              .allow_empty_files = options_.skip_bad_records,
+                              .cache_bytes = options_.cache_bytes,
+                              .max_record_bytes = options_.max_record_bytes}),
+      fingerprint_(data::fingerprint(source_.files())) {
+  const int64_t records = source_.count_up_to(options_.streams);
+  TI_CHECK(records > 0, "Dataset {} at {} has no records. Name a file or folder that has some.", options_.name,
+           options_.path.string());
+  streams_ = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(records)));
+  TI_CHECK(streams_ >= options_.ranks,
+           "Dataset {} has {} records, enough for {} data streams, but {} data-parallel ranks need one each. Use more "
+           "data or fewer ranks.",
+           options_.name, records, streams_, options_.ranks);
+}
+
+std::optional<Corpus::Document> Corpus::document(int64_t record, const std::stop_token& stop) {
+  const auto found = source_.read(record, stop);
+  if (!found) return std::nullopt;
+  std::string text;
+  try {
+    text = document_text(*found, options_.text_field);
+  } catch (const BadRecord& error) {
+    if (!options_.skip_bad_records) throw;
+    skip_bad_record(error.what());
+    return Document{.tokens = {}, .entrance = found->entrance()};
+  }
+  return Document{.tokens = encoder_(text), .entrance = found->entrance()};
+}
+
+void Corpus::note_relooped() {
+  if (!relooped_.exchange(true)) log_warning("Dataset {} is being re-looped", options_.name);
+}
+
+std::vector<int64_t> Corpus::owned_streams() const {
+  std::vector<int64_t> owned;
+  for (int64_t stream = options_.rank; stream < streams_; stream += options_.ranks) owned.push_back(stream);
+  return owned;
+}
+
+void Corpus::skip_bad_record(const std::string& reason) {
+  const int64_t count = ++bad_records_;
+  if (count % kBadRecordsPerLogLine != 1) return;
+  log_warning("Dataset {}: {} bad records skipped so far, the last one is {}", options_.name, count, reason);
+}
+
+}  // namespace titanium::data

@@ -1,0 +1,75 @@
+// A data set as canonical streams of token documents.
+//
+// Note [Canonical streams]
+// Record d of the data set, bad records included, belongs to stream d mod S. S is a power of two that is fixed for a
+// run (training.data_streams), so it does not depend on how many ranks read. Each stream packs its own documents into
+// samples, and sample i of the run is the next one of stream i mod S. Rank r of R owns the streams s with s mod R = r,
+// for any R that divides S: it delivers samples r, r + R, r + 2R, ..., reads and tokenises only documents of its own,
+// and a run may go on with another R because a position belongs to a stream, not to a rank.
+//
+// A data set with N < S records would leave streams without any. Then the number of streams is the largest power of two
+// that is at most N. That follows from the data alone, so all ranks come to the same number.
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "titanium/data/record_source.h"
+
+namespace titanium::data {
+
+// Text to token ids, BOS and EOS included where the model wants them. Called from several threads at once.
+using Encoder = std::function<std::vector<int32_t>(std::string_view text)>;
+
+struct CorpusOptions {
+  std::string name{};  // for messages
+  std::filesystem::path path{};
+  std::string text_field = "text";
+  bool skip_bad_records = false;
+  int64_t streams = 256;
+  int64_t rank = 0;
+  int64_t ranks = 1;
+  size_t cache_bytes = RecordSourceOptions{}.cache_bytes;
+  int64_t max_record_bytes = RecordSourceOptions{}.max_record_bytes;
+};
+
+// Thread-safe.
+class Corpus {
+ public:
+  struct Document {
+    std::vector<int32_t> tokens;  // empty for a bad record that is skipped
+    Anchor entrance;
+  };
+
+  // Reads as far as is needed to know that every stream has a record. Throws UsageError when `streams` is not a power
+  // of two or `ranks` does not divide it, Error when the data cannot be read, has no records, or too few for `ranks`.
+  Corpus(CorpusOptions options, Encoder encoder);
+
+  // The tokens of an owned record; nothing behind the last record. Throws BadRecord unless bad records are skipped.
+  std::optional<Document> document(int64_t record, const std::stop_token& stop = {});
+
+  // A stream has come to its end and begins again. The first time is logged.
+  void note_relooped();
+
+  // Lets reading begin where an earlier run was. Throws Error if the place does not fit the files.
+  void add_anchor(const Anchor& anchor) { source_.add_anchor(anchor); }
+
+  const CorpusOptions& options() const { return options_; }
+  const std::string& fingerprint() const { return fingerprint_; }
+  int64_t streams() const { return streams_; }  // see Note [Canonical streams]
+  std::vector<int64_t> owned_streams() const;
+  int64_t bad_records() const { return bad_records_; }  // skipped so far by this rank, every pass counted
+
+ private:
+  void skip_bad_record(const std::string& reason);
+
+  CorpusOptions options_;
+  Encoder encoder_;
+  RecordSource source_;
+  std::string fingerprint_;
+  int64_t streams_ = 0;
+  std::atomic<bool> relooped_ = false;
+  std::atomic<int64_t> bad_records_ = 0;
+};
+
+}  // namespace titanium::data

@@ -1,0 +1,31 @@
+// What a checkpoint keeps of the data: one small position per stream, no tokens.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "titanium/data/stream.h"
+
+namespace titanium::data {
+
+// The state of one rank has the positions of its own streams; merged over all ranks it has every stream, and any number
+// of ranks can go on from it. About 40 bytes per stream.
+struct LoaderState {
+  int64_t streams = 0;
+  int64_t seq_len = 0;
+  std::string fingerprint;  // of the data files
+  std::map<int64_t, StreamPosition> positions;
+
+  bool operator==(const LoaderState&) const = default;
+};
+
+std::string to_json(const LoaderState& state);
+
+// Throws Error when `json` is not what to_json writes.
+LoaderState loader_state_from_json(const std::string& json);
+
+// The union of the states of all ranks. Throws Error if they are not of the same run.
+LoaderState merge(const std::vector<LoaderState>& states);
+
+}  // namespace titanium::data

@@ -1,0 +1,109 @@
+#include "titanium/data/source_files.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "titanium/base/error.h"
+#include "titanium/base/log.h"
+
+namespace titanium::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool drop_suffix(std::string& name, std::string_view suffix) {
+  if (!name.ends_with(suffix)) return false;
+  name.resize(name.size() - suffix.size());
+  return true;
+}
+
+// Format and compression from the name; nothing for names that are not data.
+std::optional<SourceFile> classify(const fs::path& path, std::string name) {
+  SourceFile file{.path = path, .name = name};
+  if (drop_suffix(name, ".gz")) {
+    file.compression = Compression::kGzip;
+  } else if (drop_suffix(name, ".zst")) {
+    file.compression = Compression::kZstd;
+  }
+  if (drop_suffix(name, ".txt")) {
+    file.format = RecordFormat::kText;
+    return file;
+  }
+  if (drop_suffix(name, ".jsonl") || drop_suffix(name, ".json") || drop_suffix(name, ".ndjson")) return file;
+  return std::nullopt;
+}
+
+bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+
+std::vector<SourceFile> files_of_folder(const fs::path& folder) {
+  std::vector<SourceFile> files;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (hidden(entry->path())) {
+      entry.disable_recursion_pending();
+      continue;
+    }
+    std::error_code ignored;
+    if (entry->is_directory(ignored)) continue;
+    auto file = classify(entry->path(), entry->path().lexically_relative(folder).generic_string());
+    if (file) files.push_back(std::move(*file));
+  }
+  TI_CHECK(!error, "Data folder {} cannot be listed: {}. Check its permissions.", folder.string(), error.message());
+  TI_CHECK(!files.empty(),
+           "Data folder {} has no data files. Expected are .jsonl, .json, .ndjson or .txt files, plain or with .gz or "
+           ".zst.",
+           folder.string());
+  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return files;
+}
+
+void check_file(SourceFile& file, bool allow_empty) {
+  std::error_code error;
+  file.size = static_cast<int64_t>(fs::file_size(file.path, error));
+  TI_CHECK(!error, "Data file {} cannot be read: {}. Check the file and its permissions.", file.path.string(),
+           error.message());
+  TI_CHECK(::access(file.path.c_str(), R_OK) == 0, "Data file {} cannot be read: {}. Check its permissions.",
+           file.path.string(), std::strerror(errno));
+  if (file.size > 0) return;
+  TI_CHECK(allow_empty, "Data file {} is empty. Remove it, or set training.skip_bad_records to leave such files out.",
+           file.path.string());
+  log_warning("Data file {} is empty", file.path.string());
+}
+
+}  // namespace
+
+std::vector<SourceFile> find_source_files(const fs::path& path, bool allow_empty_files) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  TI_CHECK(status.type() != fs::file_type::not_found, "Data path {} does not exist. Check training.dataset_path.",
+           path.string());
+  TI_CHECK(!error, "Data path {} cannot be read: {}. Check the path and its permissions.", path.string(),
+           error.message());
+  std::vector<SourceFile> files;
+  if (fs::is_directory(status)) {
+    files = files_of_folder(path);
+  } else {
+    const std::string name = path.filename().string();
+    files = {classify(path, name).value_or(SourceFile{.path = path, .name = name})};
+  }
+  for (SourceFile& file : files) check_file(file, allow_empty_files);
+  std::erase_if(files, [](const SourceFile& file) { return file.size == 0; });
+  return files;
+}
+
+std::string fingerprint(const std::vector<SourceFile>& files) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const SourceFile& file : files) {
+    for (const char byte : fmt::format("{}:{}\n", file.name, file.size)) {
+      hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
+    }
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+}  // namespace titanium::data

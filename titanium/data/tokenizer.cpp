@@ -1,0 +1,100 @@
+#include "titanium/data/tokenizer.h"
+
+#include <algorithm>
+
+#include "titanium/base/file.h"
+#include "titanium/data/tokenizer/pipeline.h"
+
+namespace titanium::data {
+namespace {
+
+constexpr const char* kSpecialTokenKeys[] = {"bos_token", "eos_token", "pad_token", "unk_token",
+                                             "sep_token", "cls_token", "mask_token"};
+
+// tokenizer_config.json spells a token as a string or as an object with "content".
+std::optional<std::string> token_text(const Json& config, const char* key) {
+  const Json& token = field_or_null(config, key);
+  if (token.is_null()) return std::nullopt;
+  return token.is_object() ? text_field(token, "content") : text_field(config, key);
+}
+
+AddedToken parse_special_token(const Json& json) {
+  if (json.is_string()) return {.content = json.get<std::string>(), .normalized = false, .special = true};
+  return {.content = text_field(json, "content"),
+          .single_word = flag(json, "single_word", false),
+          .lstrip = flag(json, "lstrip", false),
+          .rstrip = flag(json, "rstrip", false),
+          .normalized = flag(json, "normalized", true),
+          .special = true};
+}
+
+// Tokens that the model does not know get their ids in the order of the file, so the order of keys matters.
+std::vector<AddedToken> parse_special_tokens(const nlohmann::ordered_json& ordered, const Json& config) {
+  std::vector<AddedToken> tokens;
+  for (const char* key : kSpecialTokenKeys) {
+    if (token_text(config, key)) tokens.push_back(parse_special_token(config.at(key)));
+  }
+  const Json& numbered = field_or_null(config, "added_tokens_decoder");
+  if (!numbered.is_object()) return tokens;
+  for (const auto& [id, unused] : ordered.at("added_tokens_decoder").items()) {
+    if (!field_or_null(numbered.at(id), "content").is_null()) tokens.push_back(parse_special_token(numbered.at(id)));
+  }
+  return tokens;
+}
+
+}  // namespace
+
+struct Tokenizer::Tables {
+  Pipeline pipeline;
+  std::optional<TokenId> bos = std::nullopt;
+  std::optional<TokenId> eos = std::nullopt;
+  bool pipeline_adds_bos = false;
+  bool pipeline_adds_eos = false;
+};
+
+Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
+  auto tables = std::make_shared<Tables>(Tables{.pipeline = load_pipeline(folder)});
+  const std::filesystem::path file = folder / "tokenizer_config.json";
+  if (std::filesystem::exists(file)) {
+    try {
+      const auto ordered = nlohmann::ordered_json::parse(read_file(file, "tokenizer configuration"));
+      const Json config = ordered;
+      tables->pipeline.add_tokens(parse_special_tokens(ordered, config));
+      if (const auto bos = token_text(config, "bos_token")) tables->bos = tables->pipeline.token_to_id(*bos);
+      if (const auto eos = token_text(config, "eos_token")) tables->eos = tables->pipeline.token_to_id(*eos);
+    } catch (const std::exception& error) {
+      throw UsageError(fmt::format("{}: {}", file.string(), error.what()));
+    }
+  }
+  // What the post-processor adds shows on an empty text.
+  const std::vector<TokenId> added = tables->pipeline.encode("");
+  tables->pipeline_adds_bos = tables->bos && std::ranges::count(added, *tables->bos) > 0;
+  tables->pipeline_adds_eos = tables->eos && std::ranges::count(added, *tables->eos) > 0;
+  return Tokenizer(std::move(tables));
+}
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_bos, bool add_eos) const {
+  std::vector<TokenId> ids = tables_->pipeline.encode(text);
+  if (add_bos && tables_->bos && !tables_->pipeline_adds_bos) ids.insert(ids.begin(), *tables_->bos);
+  if (add_eos && tables_->eos && !tables_->pipeline_adds_eos) ids.push_back(*tables_->eos);
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
+  return tables_->pipeline.decode(ids, skip_special_tokens);
+}
+
+std::optional<TokenId> Tokenizer::bos_id() const { return tables_->bos; }
+std::optional<TokenId> Tokenizer::eos_id() const { return tables_->eos; }
+int64_t Tokenizer::vocab_size() const { return tables_->pipeline.vocab_size(); }
+
+std::optional<TokenId> Tokenizer::token_to_id(std::string_view token) const {
+  return tables_->pipeline.token_to_id(token);
+}
+
+std::optional<std::string> Tokenizer::id_to_token(TokenId id) const {
+  const std::string* token = tables_->pipeline.id_to_token(id);
+  return token ? std::optional(*token) : std::nullopt;
+}
+
+}  // namespace titanium::data

@@ -1,0 +1,51 @@
+// Tokenizers as Hugging Face stores them: text to token ids and back, with the same ids as Hugging Face tokenizers.
+//
+// Supported: byte-level BPE with any Split / Digits / ByteLevel pre-tokenizer, NFC, added and special tokens and a
+// template post-processor, which covers Llama 3, Qwen 2 and 3, DeepSeek V3, GPT-OSS and GPT-2. docs/tokenizer.md has
+// the list.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace titanium::data {
+
+using TokenId = int32_t;
+
+// Immutable: all methods are thread-safe and take no lock. Copies share one set of tables. Every thread keeps a cache
+// of words of its own (at most a few MB).
+class Tokenizer {
+ public:
+  // Reads tokenizer.json, else vocab.json or vocab.txt with merges.txt (GPT-2's splitting), else the vocabulary alone
+  // (the whole text is one token); and tokenizer_config.json, where there is one, for BOS, EOS and other special
+  // tokens. Throws UsageError when files are missing, broken or need something that is not supported.
+  static Tokenizer load(const std::filesystem::path& folder);
+
+  // The ids of `text`. BOS and EOS are added on request where they are known and the tokenizer's own post-processor
+  // does not add them anyway. Invalid UTF-8 is read as U+FFFD. Throws Error when the vocabulary cannot express the
+  // text.
+  std::vector<TokenId> encode(std::string_view text, bool add_bos, bool add_eos) const;
+
+  // The text of `ids`; ids without a token are left out, bytes that are not UTF-8 become U+FFFD.
+  std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
+
+  std::optional<TokenId> bos_id() const;
+  std::optional<TokenId> eos_id() const;
+  int64_t vocab_size() const;  // with added tokens
+  std::optional<TokenId> token_to_id(std::string_view token) const;
+  std::optional<std::string> id_to_token(TokenId id) const;
+
+ private:
+  struct Tables;
+  explicit Tokenizer(std::shared_ptr<const Tables> tables) : tables_(std::move(tables)) {}
+
+  std::shared_ptr<const Tables> tables_;
+};
+
+}  // namespace titanium::data

@@ -1,0 +1,78 @@
+#include "titanium/data/tokenizer/regex.h"
+
+#include <pcre2.h>
+
+#include "titanium/base/error.h"
+
+namespace titanium::data {
+namespace {
+
+constexpr size_t kJitStackStart = 64 << 10;
+constexpr size_t kJitStackLimit = 64 << 20;
+constexpr uint32_t kMatchLimit = 50'000'000;
+constexpr uint32_t kHeapLimitKib = 1 << 20;
+
+// What matching needs besides the pattern. One per thread, shared by all patterns: results are read at once.
+struct Workspace {
+  pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+  pcre2_jit_stack* stack = pcre2_jit_stack_create(kJitStackStart, kJitStackLimit, nullptr);
+
+  Workspace() {
+    if (stack != nullptr) pcre2_jit_stack_assign(context, nullptr, stack);
+    pcre2_set_match_limit(context, kMatchLimit);
+    pcre2_set_heap_limit(context, kHeapLimitKib);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  ~Workspace() {
+    pcre2_jit_stack_free(stack);
+    pcre2_match_context_free(context);
+    pcre2_match_data_free(match);
+  }
+};
+
+std::string message_of(int error) {
+  PCRE2_UCHAR text[256] = {};
+  pcre2_get_error_message(error, text, sizeof text);
+  return reinterpret_cast<const char*>(text);
+}
+
+const pcre2_code* as_code(const std::shared_ptr<const void>& code) {
+  return static_cast<const pcre2_code*>(code.get());
+}
+
+}  // namespace
+
+Regex::Regex(const std::string& pattern) {
+  int error = 0;
+  size_t at = 0;
+  // MULTILINE because ^ and $ are about lines in Ruby.
+  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &at, nullptr);
+  TI_CHECK(code != nullptr, "the regular expression {} is wrong at character {}: {}.", pattern, at, message_of(error));
+  code_ = std::shared_ptr<const void>(
+      code, [](const void* p) { pcre2_code_free(const_cast<pcre2_code*>(static_cast<const pcre2_code*>(p))); });
+  compiled_to_machine_code_ = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
+}
+
+bool Regex::find(std::string_view subject, size_t from, Match& match) const {
+  thread_local Workspace workspace;
+  const auto* text = reinterpret_cast<PCRE2_SPTR>(subject.data());
+  int found = PCRE2_ERROR_JIT_STACKLIMIT;
+  if (compiled_to_machine_code_) {
+    found = pcre2_jit_match(as_code(code_), text, subject.size(), from, 0, workspace.match, workspace.context);
+  }
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
+    found = pcre2_match(as_code(code_), text, subject.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, workspace.match,
+                        workspace.context);
+  }
+  if (found == PCRE2_ERROR_NOMATCH) return false;
+  TI_CHECK(found >= 0, "the tokenizer's regular expression gives up on {} bytes of text: {}. Simplify it.",
+           subject.size(), message_of(found));
+  const size_t* offsets = pcre2_get_ovector_pointer(workspace.match);
+  match = {offsets[0], offsets[1]};
+  return true;
+}
+
+}  // namespace titanium::data

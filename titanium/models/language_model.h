@@ -1,0 +1,54 @@
+// What the trainer, the evaluation and the generation need of a language model.
+#pragma once
+
+#include "titanium/checkpoint/safetensors_reader.h"
+#include "titanium/nn/block_saves.h"
+#include "titanium/nn/kv_cache.h"
+#include "titanium/nn/module.h"
+#include "titanium/ops/attention.h"
+
+namespace titanium::models {
+
+// Token ids [B, S] on the model's device, with the documents in them if the model's attention stays inside documents.
+struct TokenBatch {
+  Tensor tokens_BS;
+  ops::DocumentsPtr documents;
+};
+
+struct ModelSize {
+  int64_t parameters = 0;
+  double flops_per_token = 0;  // of a training step, as torchtitan counts them
+};
+
+class LanguageModel : public nn::Module {
+ public:
+  // Fills all parameters from the model's initial distribution.
+  virtual void init_weights(uint64_t seed) = 0;
+  // Builds tables that are not parameters (rope) on the device of the parameters; call after `materialize`.
+  virtual void build_buffers() = 0;
+
+  // scale * the summed cross-entropy of labels [B, S] (ops::kIgnoreIndex does not count), fp64. See ops::head_loss.
+  virtual Tensor loss(const TokenBatch& batch, const Tensor& labels_BS, double scale) = 0;
+  // [B, S, V]
+  virtual Tensor logits(const TokenBatch& batch) = 0;
+  // Appends tokens [B, S] to what the cache holds and returns the logits of the last one, [B, V].
+  virtual Tensor decode(const Tensor& tokens_BS, nn::KvCache& cache) = 0;
+  virtual nn::KvCache make_cache(int64_t batch, int64_t max_tokens) const = 0;
+
+  // Copies the parameter's value out of Hugging Face weights, under their name and in our layout.
+  virtual void load_hugging_face_tensor(Parameter& parameter, const checkpoint::SafetensorsReader& weights) const = 0;
+
+  virtual int64_t block_count() const = 0;
+  virtual void set_block_saves(int64_t block, nn::BlockSaves saves) = 0;
+
+  virtual bool attends_inside_documents() const = 0;
+  virtual int64_t vocabulary() const = 0;
+  virtual ModelSize size(int64_t seq_len) const = 0;
+  // Bytes that one block keeps per token from the forward to the backward, in the compute dtype.
+  virtual int64_t saved_bytes_per_token(nn::BlockSaves saves) const = 0;
+  virtual std::string description() const = 0;  // the arguments as JSON, for the log
+
+  Dtype compute_dtype = at::kFloat;
+};
+
+}  // namespace titanium::models

@@ -1,0 +1,41 @@
+// Sizes of Llama 2 and 3 models.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "titanium/ops/rope.h"
+
+namespace titanium::models::llama3 {
+
+struct Args {
+  int64_t dim = 4096;
+  int64_t n_layers = 32;
+  int64_t n_heads = 32;
+  int64_t n_kv_heads = 32;
+  int64_t head_dim = 128;
+  int64_t ffn_hidden_dim = 11008;
+  int64_t vocab_size = 128256;
+  double norm_eps = 1e-5;
+  double rope_theta = 10000;
+  std::optional<ops::RopeScaling> rope_scaling;
+  int64_t max_seq_len = 131072;
+  bool depth_init = true;
+  bool tied_embeddings = false;
+  std::string attn_type = "sdpa";         // sdpa, flex or varlen
+  std::string attn_mask_type = "causal";  // causal or block_causal
+};
+
+// The tables of reference sizes, by flavor.
+const std::map<std::string, Args>& llama3_flavors();
+const std::map<std::string, Args>& llama2_flavors();
+
+// Sizes from a Hugging Face config.json of a Llama, in both spellings of the rope options. Throws UsageError with a
+// sentence for every key that is missing, has a wrong type, contradicts another or asks for what this model is not.
+Args args_from_config_json(const std::filesystem::path& file);
+
+std::string to_json(const Args& args);
+
+}  // namespace titanium::models::llama3

@@ -1,0 +1,114 @@
+// Llama sizes out of Hugging Face's config.json.
+#include "titanium/base/error.h"
+#include "titanium/base/file.h"
+#include "titanium/models/llama3/args.h"
+
+namespace titanium::models::llama3 {
+namespace {
+
+using Json = nlohmann::json;
+
+// Reads typed values out of one object and names file and key in every complaint.
+class Reader {
+ public:
+  Reader(std::string place, const Json& object) : place_(std::move(place)), object_(object) {}
+
+  bool has(const char* key) const { return object_.contains(key) && !object_[key].is_null(); }
+
+  int64_t size(const char* key) const {
+    const Json& value = required(key);
+    if (!value.is_number_integer()) fail(key, "a whole number");
+    const auto number = value.get<int64_t>();
+    constexpr int64_t kLargest = int64_t{1} << 30;
+    if (number < 1 || number > kLargest) fail(key, "between 1 and 2^30");
+    return number;
+  }
+  int64_t size_or(const char* key, int64_t fallback) const { return has(key) ? size(key) : fallback; }
+
+  double positive(const char* key) const {
+    const Json& value = required(key);
+    if (!value.is_number() || !(value.get<double>() > 0)) fail(key, "a positive number");
+    return value.get<double>();
+  }
+  double positive_or(const char* key, double fallback) const { return has(key) ? positive(key) : fallback; }
+
+  bool flag_or(const char* key, bool fallback) const {
+    if (!has(key)) return fallback;
+    if (!object_[key].is_boolean()) fail(key, "true or false");
+    return object_[key].get<bool>();
+  }
+  std::string text_or(const char* key, const std::string& fallback) const {
+    if (!has(key)) return fallback;
+    if (!object_[key].is_string()) fail(key, "a string");
+    return object_[key].get<std::string>();
+  }
+  Reader object(const char* key) const {
+    const Json& value = required(key);
+    if (!value.is_object()) fail(key, "an object");
+    return {place_ + ": " + key, value};
+  }
+
+  [[noreturn]] void fail(const char* key, const std::string& expectation) const {
+    const std::string value = has(key) ? object_[key].dump(-1, ' ', false, Json::error_handler_t::replace) : "missing";
+    throw UsageError(fmt::format("{}: {} is {}, but should be {}.", place_, key, value.substr(0, 80), expectation));
+  }
+
+ private:
+  const Json& required(const char* key) const {
+    if (!has(key)) fail(key, "given");
+    return object_[key];
+  }
+
+  std::string place_;
+  const Json& object_;
+};
+
+// `rope_theta` + `rope_scaling` of published folders, or everything in `rope_parameters` (transformers 5).
+void read_rope(const Reader& config, Args& args) {
+  const bool together = config.has("rope_parameters");
+  const Reader& base = config;
+  args.rope_theta =
+      together ? config.object("rope_parameters").positive_or("rope_theta", base.positive_or("rope_theta", 10000))
+               : base.positive_or("rope_theta", 10000);
+  const char* key = together ? "rope_parameters" : "rope_scaling";
+  if (!config.has(key)) return;
+  const Reader scaling = config.object(key);
+  const std::string type = scaling.text_or("rope_type", scaling.text_or("type", "default"));
+  if (type == "default") return;
+  if (type != "llama3") scaling.fail(scaling.has("rope_type") ? "rope_type" : "type", "\"llama3\" or \"default\"");
+  args.rope_scaling =
+      ops::RopeScaling{scaling.positive("factor"), scaling.positive("low_freq_factor"),
+                       scaling.positive("high_freq_factor"), scaling.size("original_max_position_embeddings")};
+}
+
+}  // namespace
+
+Args args_from_config_json(const std::filesystem::path& file) {
+  const Json json = Json::parse(read_file(file, "model description"), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    throw UsageError(
+        fmt::format("{} is not a JSON object. Expected Hugging Face's config.json of a Llama.", file.string()));
+  }
+  const Reader config(file.string(), json);
+  if (config.text_or("model_type", "llama") != "llama") config.fail("model_type", "\"llama\"");
+  for (const char* key : {"attention_bias", "mlp_bias"}) {
+    if (config.flag_or(key, false)) config.fail(key, "false: Llama has no biases");
+  }
+  Args args;
+  args.dim = config.size("hidden_size");
+  args.n_layers = config.size("num_hidden_layers");
+  args.n_heads = config.size("num_attention_heads");
+  args.n_kv_heads = config.size_or("num_key_value_heads", args.n_heads);
+  args.head_dim = config.size_or("head_dim", args.dim / args.n_heads);
+  args.ffn_hidden_dim = config.size("intermediate_size");
+  args.vocab_size = config.size("vocab_size");
+  args.norm_eps = config.positive_or("rms_norm_eps", 1e-6);
+  args.max_seq_len = config.size_or("max_position_embeddings", 2048);
+  args.tied_embeddings = config.flag_or("tie_word_embeddings", false);
+  if (args.n_heads % args.n_kv_heads != 0) config.fail("num_key_value_heads", "a divisor of num_attention_heads");
+  if (args.head_dim % 2 != 0 || args.head_dim < 2) config.fail("head_dim", "even (hidden_size / num_attention_heads)");
+  read_rope(config, args);
+  return args;
+}
+
+}  // namespace titanium::models::llama3

@@ -1,0 +1,178 @@
+#include "titanium/models/llama3/model.h"
+
+#include "titanium/base/error.h"
+#include "titanium/ops/embedding.h"
+#include "titanium/ops/feed_forward.h"
+#include "titanium/ops/head_loss.h"
+#include "titanium/ops/init.h"
+#include "titanium/ops/linear.h"
+#include "titanium/ops/norm_qkv_rope.h"
+
+namespace titanium::models::llama3 {
+
+Attention::Attention(const std::string& fqn, const Args& args)
+    : wq(fqn + ".wq", args.dim, args.n_heads * args.head_dim),
+      wk(fqn + ".wk", args.dim, args.n_kv_heads * args.head_dim),
+      wv(fqn + ".wv", args.dim, args.n_kv_heads * args.head_dim),
+      wo(fqn + ".wo", args.n_heads * args.head_dim, args.dim) {
+  for (const nn::Linear* linear : {&wq, &wk, &wv, &wo}) add(*linear);
+}
+
+FeedForward::FeedForward(const std::string& fqn, const Args& args)
+    : w1(fqn + ".w1", args.dim, args.ffn_hidden_dim),
+      w2(fqn + ".w2", args.ffn_hidden_dim, args.dim),
+      w3(fqn + ".w3", args.dim, args.ffn_hidden_dim) {
+  for (const nn::Linear* linear : {&w1, &w2, &w3}) add(*linear);
+}
+
+TransformerBlock::TransformerBlock(int64_t layer, const Args& args)
+    : layer_(layer),
+      head_dim_(args.head_dim),
+      attention_norm_(fmt::format("layers.{}.attention_norm", layer), args.dim, args.norm_eps),
+      attention_(fmt::format("layers.{}.attention", layer), args),
+      ffn_norm_(fmt::format("layers.{}.ffn_norm", layer), args.dim, args.norm_eps),
+      feed_forward_(fmt::format("layers.{}.feed_forward", layer), args) {
+  add(attention_);
+  add(feed_forward_);
+  add(attention_norm_);
+  add(ffn_norm_);
+}
+
+Tensor TransformerBlock::forward(const Tensor& x_TD, const Tensor& rope_table, const ops::DocumentsPtr& documents) {
+  if (saves != nn::BlockSaves::kInput) return forward_once(x_TD, rope_table, documents);
+  return ops::recompute([=, this](const Tensor& x) { return forward_once(x, rope_table, documents); }, x_TD);
+}
+
+Tensor TransformerBlock::forward_once(const Tensor& x_TD, const Tensor& rope_table,
+                                      const ops::DocumentsPtr& documents) {
+  const ops::Qkv qkv = ops::norm_qkv_rope(x_TD, {attention_norm_.weight, attention_norm_.eps, attention_.wq.weight,
+                                                 attention_.wk.weight, attention_.wv.weight, head_dim_, rope_table});
+  const Tensor mixed_BSHE = ops::attention(qkv.q_BSHE, qkv.k_BSKE, qkv.v_BSKE, documents);
+  const Tensor mixed_TD = mixed_BSHE.view({x_TD.size(0), -1});
+  return feed_forward_half(ops::linear_residual(mixed_TD, attention_.wo.weight, x_TD));
+}
+
+Tensor TransformerBlock::feed_forward_half(const Tensor& h_TD) {
+  const auto kept =
+      saves == nn::BlockSaves::kAttentionHalf ? ops::FeedForwardSaves::kNothing : ops::FeedForwardSaves::kGateAndUp;
+  return ops::feed_forward(
+      h_TD,
+      {ffn_norm_.weight, ffn_norm_.eps, feed_forward_.w1.weight, feed_forward_.w2.weight, feed_forward_.w3.weight},
+      kept);
+}
+
+Tensor TransformerBlock::decode(const Tensor& x_TD, const Tensor& rope_table, nn::KvCache& cache) {
+  const ops::Qkv fresh = ops::norm_qkv_rope(x_TD, {attention_norm_.weight, attention_norm_.eps, attention_.wq.weight,
+                                                   attention_.wk.weight, attention_.wv.weight, head_dim_, rope_table});
+  const auto [k_BSKE, v_BSKE] = cache.append(layer_, fresh.k_BSKE, fresh.v_BSKE);
+  const Tensor mixed_BSHE = ops::attention_by_definition(fresh.q_BSHE, k_BSKE, v_BSKE, nullptr);
+  const Tensor mixed_TD = mixed_BSHE.reshape({x_TD.size(0), -1});
+  return feed_forward_half(ops::linear_residual(mixed_TD, attention_.wo.weight, x_TD));
+}
+
+void TransformerBlock::init_weights(uint64_t seed, int64_t n_layers, bool depth_init) {
+  const double depth_std = 0.02 / std::sqrt(2.0 * static_cast<double>(depth_init ? layer_ + 1 : n_layers));
+  for (nn::Linear* linear : {&attention_.wq, &attention_.wk, &attention_.wv, &feed_forward_.w1}) {
+    ops::init_normal(linear->weight, seed, 0.02);
+  }
+  for (nn::Linear* linear : {&attention_.wo, &feed_forward_.w2, &feed_forward_.w3}) {
+    ops::init_normal(linear->weight, seed, depth_std);
+  }
+  ops::init_constant(attention_norm_.weight, 1);
+  ops::init_constant(ffn_norm_.weight, 1);
+}
+
+Llama3::Llama3(const Args& args)
+    : args_(args),
+      tok_embeddings_("tok_embeddings", args.vocab_size, args.dim),
+      norm_("norm", args.dim, args.norm_eps) {
+  add(tok_embeddings_);
+  for (int64_t layer = 0; layer < args.n_layers; ++layer) {
+    layers_.push_back(std::make_unique<TransformerBlock>(layer, args));
+    add(*layers_.back());
+  }
+  add(norm_);
+  if (!args.tied_embeddings) {
+    output_ = std::make_unique<nn::Linear>("output", args.dim, args.vocab_size);
+    add(*output_);
+  }
+}
+
+void Llama3::init_weights(uint64_t seed) {
+  constexpr double kUncut = 1e6;
+  if (output_) ops::init_normal(tok_embeddings_.weight, seed, 1.0, kUncut);
+  for (const auto& layer : layers_) layer->init_weights(seed, args_.n_layers, args_.depth_init);
+  ops::init_constant(norm_.weight, 1);
+  const double std = 1.0 / std::sqrt(static_cast<double>(args_.dim));
+  ops::init_normal(head(), seed, std, 3 * std);
+}
+
+void Llama3::build_buffers() {
+  rope_table_ = ops::rope_table(args_.head_dim, args_.max_seq_len, args_.rope_theta, args_.rope_scaling,
+                                tok_embeddings_.weight.value.device());
+}
+
+Tensor Llama3::embed(const Tensor& tokens_BS) {
+  return ops::embedding(tokens_BS.flatten(), tok_embeddings_.weight, compute_dtype);
+}
+
+Tensor Llama3::hidden_states(const TokenBatch& batch) {
+  const int64_t seq_len = batch.tokens_BS.size(1);
+  TI_CHECK(seq_len <= args_.max_seq_len, "a sequence of {} tokens is longer than the model's {} positions.", seq_len,
+           args_.max_seq_len);
+  const Tensor rope_table = rope_table_.narrow(0, 0, seq_len);
+  Tensor x_TD = embed(batch.tokens_BS);
+  for (const auto& layer : layers_) x_TD = layer->forward(x_TD, rope_table, batch.documents);
+  return norm_.forward(x_TD);
+}
+
+Tensor Llama3::loss(const TokenBatch& batch, const Tensor& labels_BS, double scale) {
+  return ops::head_loss(hidden_states(batch), head(), labels_BS.flatten(), scale);
+}
+
+Tensor Llama3::logits(const TokenBatch& batch) {
+  return ops::linear(hidden_states(batch), head()).unflatten(0, {batch.tokens_BS.size(0), batch.tokens_BS.size(1)});
+}
+
+Tensor Llama3::decode(const Tensor& tokens_BS, nn::KvCache& cache) {
+  const c10::AutoGradMode no_grad(false);
+  const int64_t seq_len = tokens_BS.size(1);
+  const Tensor rope_table = rope_table_.narrow(0, cache.length(), seq_len);
+  Tensor x_TD = embed(tokens_BS);
+  for (const auto& layer : layers_) x_TD = layer->decode(x_TD, rope_table, cache);
+  cache.advance(seq_len);
+  const Tensor last_BD = x_TD.unflatten(0, {tokens_BS.size(0), seq_len}).select(1, seq_len - 1);
+  return ops::linear(norm_.forward(last_BD), head());
+}
+
+nn::KvCache Llama3::make_cache(int64_t batch, int64_t max_tokens) const {
+  return {args_.n_layers,
+          batch,
+          max_tokens,
+          args_.n_kv_heads,
+          args_.head_dim,
+          compute_dtype,
+          tok_embeddings_.weight.value.device()};
+}
+
+int64_t Llama3::saved_bytes_per_token(nn::BlockSaves saves) const {
+  const int64_t element = static_cast<int64_t>(c10::elementSize(compute_dtype));
+  if (saves == nn::BlockSaves::kInput) return args_.dim * element;
+  // x and h with their rstd, q and the attention's output, k and v, the log-sum-exp.
+  const int64_t attention = 2 * args_.dim + 2 * args_.n_heads * args_.head_dim + 2 * args_.n_kv_heads * args_.head_dim;
+  const int64_t gate_and_up = saves == nn::BlockSaves::kEverything ? 2 * args_.ffn_hidden_dim : 0;
+  constexpr int64_t kFloat = 4;
+  return (attention + gate_and_up) * element + (2 + args_.n_heads) * kFloat;
+}
+
+ModelSize Llama3::size(int64_t seq_len) const {
+  ModelSize size;
+  for (const Parameter* parameter : parameters()) size.parameters += volume(parameter->global_shape);
+  // The embedding is a look-up; the head is a matrix product even where it shares the embedding's matrix.
+  const int64_t looked_up = output_ ? args_.vocab_size * args_.dim : 0;
+  size.flops_per_token = 6.0 * static_cast<double>(size.parameters - looked_up) +
+                         6.0 * static_cast<double>(args_.n_layers * args_.n_heads * 2 * args_.head_dim * seq_len);
+  return size;
+}
+
+}  // namespace titanium::models::llama3

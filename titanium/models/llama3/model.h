@@ -1,0 +1,82 @@
+// Llama 2 and 3: decoder-only, pre-norm, SwiGLU, rotary positions, grouped-query attention.
+// Shapes: B batch, S sequence, T = B*S tokens, D model dim, H heads, K key/value heads, E head dim, V vocabulary.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "titanium/models/language_model.h"
+#include "titanium/models/llama3/args.h"
+#include "titanium/nn/layers.h"
+
+namespace titanium::models::llama3 {
+
+struct Attention : nn::Module {
+  Attention(const std::string& fqn, const Args& args);
+  nn::Linear wq, wk, wv, wo;
+};
+
+struct FeedForward : nn::Module {
+  FeedForward(const std::string& fqn, const Args& args);
+  nn::Linear w1, w2, w3;
+};
+
+class TransformerBlock : public nn::Module {
+ public:
+  TransformerBlock(int64_t layer, const Args& args);
+
+  // x is [T, D]; the table's rows are the positions of one sequence.
+  Tensor forward(const Tensor& x_TD, const Tensor& rope_table, const ops::DocumentsPtr& documents);
+  Tensor decode(const Tensor& x_TD, const Tensor& rope_table, nn::KvCache& cache);
+  void init_weights(uint64_t seed, int64_t n_layers, bool depth_init);
+
+  nn::BlockSaves saves = nn::BlockSaves::kEverything;
+
+ private:
+  Tensor forward_once(const Tensor& x_TD, const Tensor& rope_table, const ops::DocumentsPtr& documents);
+  Tensor feed_forward_half(const Tensor& h_TD);
+
+  int64_t layer_;
+  int64_t head_dim_;
+  nn::RmsNorm attention_norm_;
+  Attention attention_;
+  nn::RmsNorm ffn_norm_;
+  FeedForward feed_forward_;
+};
+
+class Llama3 : public LanguageModel {
+ public:
+  explicit Llama3(const Args& args);
+
+  void init_weights(uint64_t seed) override;
+  void build_buffers() override;
+  Tensor loss(const TokenBatch& batch, const Tensor& labels_BS, double scale) override;
+  Tensor logits(const TokenBatch& batch) override;
+  Tensor decode(const Tensor& tokens_BS, nn::KvCache& cache) override;
+  nn::KvCache make_cache(int64_t batch, int64_t max_tokens) const override;
+
+  void load_hugging_face_tensor(Parameter& parameter, const checkpoint::SafetensorsReader& weights) const override;
+
+  int64_t block_count() const override { return args_.n_layers; }
+  void set_block_saves(int64_t block, nn::BlockSaves saves) override { layers_[block]->saves = saves; }
+  bool attends_inside_documents() const override { return args_.attn_mask_type == "block_causal"; }
+  int64_t vocabulary() const override { return args_.vocab_size; }
+  ModelSize size(int64_t seq_len) const override;
+  int64_t saved_bytes_per_token(nn::BlockSaves saves) const override;
+  std::string description() const override { return to_json(args_); }
+  const Args& args() const { return args_; }
+
+ private:
+  Parameter& head() { return output_ ? output_->weight : tok_embeddings_.weight; }
+  Tensor embed(const Tensor& tokens_BS);
+  Tensor hidden_states(const TokenBatch& batch);  // [T, D] after the last norm
+
+  Args args_;
+  nn::Embedding tok_embeddings_;
+  std::vector<std::unique_ptr<TransformerBlock>> layers_;
+  nn::RmsNorm norm_;
+  std::unique_ptr<nn::Linear> output_;  // null with tied embeddings
+  Tensor rope_table_;
+};
+
+}  // namespace titanium::models::llama3

@@ -1,0 +1,23 @@
+// All models by name. A new model is one folder and one line in registry.cpp.
+#pragma once
+
+#include <memory>
+
+#include "titanium/checkpoint/safetensors_reader.h"
+#include "titanium/config/job_config.h"
+#include "titanium/models/language_model.h"
+
+namespace titanium::models {
+
+// The model of model.name, model.flavor, model.attn_type and model.attn_mask_type, for sequences up to `max_seq_len`.
+// No storage is allocated: see Module::materialize. Flavor "auto" takes the sizes from config.json in
+// model.hf_assets_path. Throws UsageError that lists what exists.
+std::unique_ptr<LanguageModel> build_model(const JobConfig& config, int64_t max_seq_len);
+
+std::vector<std::string> model_names();
+
+// Fills all parameters of a materialised model from Hugging Face weights. Throws Error that names a missing tensor or
+// one of another shape.
+void load_hugging_face_weights(LanguageModel& model, const std::filesystem::path& path);
+
+}  // namespace titanium::models

@@ -1,0 +1,25 @@
+// The feed-forward half of a block as one node: h + w2(silu(w1 n) * (w3 n)) with n = rms_norm(h).
+#pragma once
+
+#include "titanium/ops/record.h"
+#include "titanium/tensor/parameter.h"
+
+namespace titanium::ops {
+
+struct FeedForwardArgs {
+  Parameter& norm;
+  double eps;
+  Parameter& w1;
+  Parameter& w2;
+  Parameter& w3;
+};
+
+// What the node keeps besides h and the norm's rstd. Both give the same bits.
+enum class FeedForwardSaves {
+  kGateAndUp,  // w1 n and w3 n; the rest is elementwise and recomputed
+  kNothing,    // the two products are recomputed as well
+};
+
+Tensor feed_forward(const Tensor& h_TD, const FeedForwardArgs& args, FeedForwardSaves saves);
+
+}  // namespace titanium::ops

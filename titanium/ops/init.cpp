@@ -1,0 +1,69 @@
+#include "titanium/ops/init.h"
+
+#include <ATen/Parallel.h>
+
+#include "titanium/base/error.h"
+#include "titanium/ops/cuda_kernels.h"
+
+namespace titanium::ops {
+namespace {
+
+// FNV-1a over the name, mixed with the seed: fixed for all times, because checkpoints of seeds do not exist.
+uint64_t parameter_key(const std::string& fqn, uint64_t seed) {
+  uint64_t hash = 0xCBF29CE484222325 ^ (seed * 0x9E3779B97F4A7C15);
+  for (const char character : fqn) hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001B3;
+  hash ^= hash >> 32;
+  return hash * 0xD6E8FEB86659FD93;
+}
+
+// One row of the box is what is contiguous in the global tensor as well: the last dim.
+kernels::FillNormalArgs describe(const Parameter& parameter, uint64_t key,
+                                 const kernels::NormalDistribution& distribution) {
+  const auto shape = parameter.value.sizes();
+  const size_t dims = parameter.global_shape.size();
+  TI_ASSERT(dims == 1 || dims == 2, "{} has {} dims", parameter.fqn, dims);
+  const int64_t row_stride = parameter.global_shape.back();
+  const int64_t first = dims == 1 ? parameter.offset[0] : parameter.offset[0] * row_stride + parameter.offset[1];
+  return {parameter.value.data_ptr(),
+          parameter.value.scalar_type() == at::kBFloat16,
+          dims == 1 ? 1 : shape[0],
+          shape[dims - 1],
+          static_cast<uint64_t>(first),
+          static_cast<uint64_t>(row_stride),
+          key,
+          distribution};
+}
+
+void fill_on_cpu(const kernels::FillNormalArgs& whole) {
+  const int64_t element_size = whole.bfloat16 ? 2 : 4;
+  at::parallel_for(0, whole.rows, std::max<int64_t>(1, 4096 / whole.columns), [&](int64_t begin, int64_t end) {
+    kernels::FillNormalArgs part = whole;
+    part.out = static_cast<char*>(whole.out) + begin * whole.columns * element_size;
+    part.rows = end - begin;
+    part.first = whole.first + static_cast<uint64_t>(begin) * whole.row_stride;
+    kernels::fill_normal_on_cpu(part);
+  });
+}
+
+}  // namespace
+
+void init_normal(Parameter& parameter, uint64_t seed, double std, double cutoff) {
+  const Dtype dtype = parameter.value.scalar_type();
+  TI_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "{} has dtype {}. Weights are made in float32 or bfloat16.",
+           parameter.fqn, dtype_name(dtype));
+  const auto args = describe(parameter, parameter_key(parameter.fqn, seed), kernels::truncated_normal(std, cutoff));
+  if (parameter.value.is_cuda()) {
+    fill_normal_on_current_stream(args);
+  } else {
+    fill_on_cpu(args);
+  }
+  parameter.value_changed();
+}
+
+void init_constant(Parameter& parameter, double value) {
+  const c10::AutoGradMode no_grad(false);
+  parameter.value.fill_(value);
+  parameter.value_changed();
+}
+
+}  // namespace titanium::ops

@@ -1,0 +1,13 @@
+// Initial weights. Every element is a function of the seed, the parameter's name and the element's global index, so
+// that all layouts start from the same bits, on any device.
+#pragma once
+
+#include "titanium/tensor/parameter.h"
+
+namespace titanium::ops {
+
+// Normal with mean 0, cut at +-cutoff (an absolute value; torchtitan's default is 2). Made in fp32, then cast.
+void init_normal(Parameter& parameter, uint64_t seed, double std, double cutoff = 2.0);
+void init_constant(Parameter& parameter, double value);
+
+}  // namespace titanium::ops

@@ -1,0 +1,24 @@
+// y = x / sqrt(mean(x^2) + eps) * weight, row by row; sums in fp32 whatever the dtype of x.
+#pragma once
+
+#include "titanium/ops/record.h"
+#include "titanium/tensor/parameter.h"
+
+namespace titanium::ops {
+
+struct RmsNormOutput {
+  Tensor y_TD;
+  Tensor rstd_T1;  // 1 / sqrt(mean(x^2) + eps), fp32, for the backward
+};
+RmsNormOutput rms_norm_forward(const Tensor& x_TD, const Parameter& weight, double eps);
+
+// y once more, from x and rstd. The same bits as in the forward.
+Tensor rms_norm_apply(const Tensor& x_TD, const Tensor& rstd_T1, const Parameter& weight);
+
+// Returns the gradient of x and adds that of the weight.
+Tensor rms_norm_backward(const Tensor& grad_TD, const Tensor& x_TD, const Tensor& rstd_T1, Parameter& weight);
+
+// Saves x and rstd.
+Tensor rms_norm(const Tensor& x_TD, Parameter& weight, double eps);
+
+}  // namespace titanium::ops

@@ -1,0 +1,51 @@
+#include "titanium/ops/rope.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/outer.h>
+#include <ATen/ops/polar.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/reciprocal.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/where.h>
+
+#include <numbers>
+
+namespace titanium::ops {
+namespace {
+
+Tensor scaled_frequencies(const Tensor& frequencies, const RopeScaling& scaling) {
+  const auto original = static_cast<double>(scaling.original_max_position);
+  const Tensor wavelength = at::reciprocal(frequencies) * (2 * std::numbers::pi);
+  const Tensor stretched = frequencies / scaling.factor;
+  const double band = scaling.high_frequency_factor - scaling.low_frequency_factor;
+  // With equal factors (Llama 4) there is no band between the two, and nothing to interpolate.
+  const Tensor smooth = band == 0 ? at::ones_like(frequencies)
+                                  : (at::reciprocal(wavelength) * original - scaling.low_frequency_factor) / band;
+  const Tensor interpolated = (1 - smooth) * stretched + smooth * frequencies;
+  const Tensor is_low = wavelength > original / scaling.low_frequency_factor;
+  const Tensor is_high = wavelength < original / scaling.high_frequency_factor;
+  return at::where(is_low, stretched, at::where(is_high, frequencies, interpolated));
+}
+
+}  // namespace
+
+Tensor rope_table(int64_t head_dim, int64_t positions, double theta, const std::optional<RopeScaling>& scaling,
+                  Device device) {
+  // On the CPU, so that all devices get the same bits.
+  const Tensor exponents = at::arange(0, head_dim, 2, at::kFloat) / static_cast<double>(head_dim);
+  Tensor frequencies = at::reciprocal(at::pow(theta, exponents));
+  if (scaling) frequencies = scaled_frequencies(frequencies, *scaling);
+  const Tensor angles = at::outer(at::arange(positions, at::kFloat), frequencies);
+  return at::polar(at::ones_like(angles), angles).to(device);
+}
+
+Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse) {
+  const auto sizes = x_BSHE.sizes();
+  const Tensor pairs = at::view_as_complex(x_BSHE.to(at::kFloat).reshape({sizes[0], sizes[1], sizes[2], -1, 2}));
+  const Tensor table = (inverse ? table_SE.conj() : table_SE).unsqueeze(1);
+  return at::view_as_real(pairs * table).flatten(3).to(x_BSHE.scalar_type());
+}
+
+}  // namespace titanium::ops

@@ -1,0 +1,26 @@
+// Rotary position embedding on adjacent pairs, as Llama's original code has it: the pair (x[2i], x[2i+1]) is a complex
+// number that is multiplied by exp(i * position * frequency_i).
+#pragma once
+
+#include <optional>
+
+#include "titanium/tensor/tensor.h"
+
+namespace titanium::ops {
+
+// Stretches low frequencies to a longer context (Llama 3.1).
+struct RopeScaling {
+  double factor = 8.0;
+  double low_frequency_factor = 1.0;
+  double high_frequency_factor = 4.0;
+  int64_t original_max_position = 8192;
+};
+
+// exp(i * position * frequency) for positions 0 .. positions-1 as complex64 [positions, head_dim / 2].
+Tensor rope_table(int64_t head_dim, int64_t positions, double theta, const std::optional<RopeScaling>& scaling,
+                  Device device);
+
+// Rotates x [B, S, H, E] by the table's rows [S, E/2]; `inverse` rotates back (the backward). Computes in fp32.
+Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse = false);
+
+}  // namespace titanium::ops

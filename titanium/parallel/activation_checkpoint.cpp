@@ -1,0 +1,36 @@
+#include "titanium/parallel/activation_checkpoint.h"
+
+#include <charconv>
+
+#include "titanium/base/error.h"
+
+namespace titanium::parallel {
+namespace {
+
+int64_t parse_every_nth(const std::string& text) {
+  int64_t number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0) {
+    throw UsageError(
+        fmt::format("activation_checkpoint.selective_ac_option = \"{}\" is neither \"op\" nor a number. Use \"op\", or "
+                    "\"2\" to recompute every second block.",
+                    text));
+  }
+  return number;
+}
+
+}  // namespace
+
+std::vector<nn::BlockSaves> plan_activation_checkpoint(const config::ActivationCheckpoint& options, int64_t blocks) {
+  if (options.mode == "none") return std::vector(blocks, nn::BlockSaves::kEverything);
+  if (options.mode == "full") return std::vector(blocks, nn::BlockSaves::kInput);
+  if (options.selective_ac_option == "op") return std::vector(blocks, nn::BlockSaves::kAttentionHalf);
+  const int64_t every = parse_every_nth(options.selective_ac_option);
+  std::vector saves(blocks, nn::BlockSaves::kEverything);
+  for (int64_t block = 0; block < blocks; ++block) {
+    if (every == 0 || (block + 1) % every == 0) saves[block] = nn::BlockSaves::kInput;
+  }
+  return saves;
+}
+
+}  // namespace titanium::parallel

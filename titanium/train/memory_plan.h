@@ -1,0 +1,32 @@
+// How much device memory a run will need, by part, before it starts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "titanium/config/job_config.h"
+#include "titanium/models/language_model.h"
+
+namespace titanium::train {
+
+struct MemoryPlan {
+  int64_t parameters = 0;     // in training.dtype
+  int64_t computed_copy = 0;  // the same in the compute dtype, where it differs
+  int64_t gradients = 0;
+  int64_t optimizer = 0;
+  int64_t activations = 0;  // kept from forward to backward
+  int64_t working = 0;      // the largest temporaries of one block's backward or of the head's chunk
+  int64_t total() const { return parameters + computed_copy + gradients + optimizer + activations + working; }
+};
+
+// The model need not be materialised.
+MemoryPlan plan_memory(const models::LanguageModel& model, const JobConfig& config,
+                       const std::vector<nn::BlockSaves>& saves);
+
+// "parameters 0.02 GiB, gradients ..., total ...".
+std::string describe(const MemoryPlan& plan);
+
+// Throws UsageError with the plan and the remedies if it exceeds `device_bytes`.
+void check_fits(const MemoryPlan& plan, int64_t device_bytes);
+
+}  // namespace titanium::train

@@ -1,0 +1,117 @@
+#include "titanium/train/train_state.h"
+
+#include <ATen/Context.h>
+
+#include "titanium/base/error.h"
+#include "titanium/base/log.h"
+#include "titanium/data/dataset_registry.h"
+#include "titanium/models/registry.h"
+#include "titanium/parallel/activation_checkpoint.h"
+#include "titanium/train/memory_plan.h"
+
+namespace titanium::train {
+namespace {
+
+int64_t accumulation_steps(const config::Training& training, int64_t data_parallel_ranks) {
+  const int64_t per_pass = training.local_batch_size * data_parallel_ranks;
+  if (training.global_batch_size == -1) return 1;
+  if (training.global_batch_size < per_pass || training.global_batch_size % per_pass != 0) {
+    throw UsageError(fmt::format(
+        "training.global_batch_size = {} is not a multiple of local_batch_size x data-parallel ranks = {} x {}. "
+        "Use a multiple of {}, or -1.",
+        training.global_batch_size, training.local_batch_size, data_parallel_ranks, per_pass));
+  }
+  return training.global_batch_size / per_pass;
+}
+
+optim::LrSchedule build_schedule(const JobConfig& config) {
+  const config::LrScheduler& scheduler = config.lr_scheduler;
+  return optim::plan_lr_schedule({.total_steps = scheduler.total_steps.value_or(config.training.steps),
+                                  .warmup_steps = scheduler.warmup_steps,
+                                  .decay_ratio = scheduler.decay_ratio,
+                                  .decay = optim::parse_lr_decay(scheduler.decay_type),
+                                  .min_factor = scheduler.min_lr_factor});
+}
+
+std::unique_ptr<optim::Adam> build_optimizer(const config::Optimizer& options,
+                                             const std::vector<Parameter*>& parameters) {
+  return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.beta1 = options.beta1,
+                                                                      .beta2 = options.beta2,
+                                                                      .eps = options.eps,
+                                                                      .weight_decay = options.weight_decay,
+                                                                      .decoupled = options.name == "AdamW"});
+}
+
+data::Encoder encoder_of(const data::Tokenizer& tokenizer) {
+  return [tokenizer](std::string_view text) { return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true); };
+}
+
+data::LoaderOptions loader_options(int64_t batch, const data::PackingOptions& packing,
+                                   const config::DataLoader& options) {
+  return {.batch = batch,
+          .packing = packing,
+          .num_workers = options.num_workers,
+          .prefetch_factor = options.prefetch_factor.value_or(data::LoaderOptions{}.prefetch_factor)};
+}
+
+// Initial weights, or those of a Hugging Face folder.
+void fill_parameters(models::LanguageModel& model, const JobConfig& config) {
+  const config::Checkpoint& checkpoint = config.checkpoint;
+  if (checkpoint.enable && checkpoint.initial_load_in_hf) {
+    const std::string folder = checkpoint.initial_load_path.value_or(config.model.hf_assets_path);
+    log_info("Loading the model from Hugging Face weights in {}", folder);
+    models::load_hugging_face_weights(model, folder);
+    return;
+  }
+  model.init_weights(weight_seed(config.debug));
+}
+
+}  // namespace
+
+void apply_determinism(const config::Debug& debug) {
+  if (!debug.deterministic) return;
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  at::globalContext().setDeterministicAlgorithms(true, debug.deterministic_warn_only);
+  at::globalContext().setDeterministicCuDNN(true);
+  at::globalContext().setBenchmarkCuDNN(false);
+  log_info("Deterministic algorithms enabled (expect perf degradation).");
+}
+
+uint64_t weight_seed(const config::Debug& debug) { return static_cast<uint64_t>(debug.seed.value_or(0)); }
+
+std::unique_ptr<models::LanguageModel> materialize_model(const JobConfig& config, int64_t max_seq_len, Dtype dtype,
+                                                         Dtype compute_dtype, Device device) {
+  auto model = models::build_model(config, max_seq_len);
+  model->compute_dtype = compute_dtype;
+  model->materialize(dtype, device);
+  model->build_buffers();
+  return model;
+}
+
+std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer) {
+  const data::Dataset dataset = data::find_dataset(training.dataset, training.dataset_path);
+  return std::make_unique<data::Loader>(
+      data::CorpusOptions{.name = dataset.name,
+                          .path = dataset.path,
+                          .text_field = training.text_field,
+                          .skip_bad_records = training.skip_bad_records,
+                          .streams = training.data_streams},
+      encoder_of(tokenizer),
+      loader_options(training.local_batch_size, {.seq_len = training.seq_len}, training.dataloader));
+}
+
+std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& validation,
+                                                      const config::Training& training,
+                                                      const data::Tokenizer& tokenizer) {
+  const data::Dataset dataset = data::find_dataset(validation.dataset, validation.dataset_path);
+  const data::PackingOptions packing = {.seq_len = validation.seq_len, .infinite = validation.steps != -1};
+  return std::make_unique<data::Loader>(data::CorpusOptions{.name = dataset.name,
+                                                            .path = dataset.path,
+                                                            .text_field = training.text_field,
+                                                            .skip_bad_records = training.skip_bad_records,
+                                                            .streams = validation.data_streams},
+                                        encoder_of(tokenizer),
+                                        loader_options(validation.local_batch_size, packing, validation.dataloader));
+}
+
+}  // namespace titanium::train
