@@ -1,0 +1,50 @@
+// For parity/tensorboard_events.py: a short run with known numbers.
+//
+//   tensorboard_events_driver DUMP_FOLDER
+#include <fmt/format.h>
+
+#include <iostream>
+
+#include "titanium/train/metrics.h"
+
+int main(int argc, char** argv) {
+  using namespace titanium::train;
+  if (argc != 2) {
+    std::cerr << "usage: tensorboard_events_driver DUMP_FOLDER\n";
+    return 2;
+  }
+  double now = 0;
+  const MemoryPeak memory{.max_active_gib = 1,
+                          .max_active_percent = 10,
+                          .max_reserved_gib = 2,
+                          .max_reserved_percent = 20,
+                          .alloc_retries = 3,
+                          .ooms = 4};
+  Metrics metrics({.log_freq = 5,
+                   .enable_tensorboard = true,
+                   .dump_folder = argv[1],
+                   .flops_per_token = 6e9,
+                   .peak_flops = 100e12,
+                   .non_data_parallel_size = 4},
+                  {.clock = [&] { return now; }, .memory_peak = [&] { return memory; }, .reset_memory_peak = [] {}});
+  for (int64_t step = 1; step <= 1000; ++step) {
+    now += 1;
+    metrics.count_tokens(8000);
+    metrics.count_data_loading(0.25);
+    if (metrics.should_log(step)) {
+      metrics.log({.step = step,
+                   .loss = 1.0 / static_cast<double>(step),
+                   .max_loss = 2.0 / static_cast<double>(step),
+                   .grad_norm = 0.5,
+                   .lr = 1e-4,
+                   .tokens_seen = 8000 * step});
+    }
+    if (step % 500 == 0) {
+      metrics.begin_validation();
+      now += 2;
+      metrics.count_tokens(16'000);
+      metrics.log_validation(step, 0.75);
+    }
+  }
+  return 0;
+}

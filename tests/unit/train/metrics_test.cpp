@@ -1,0 +1,212 @@
+#include "titanium/train/metrics.h"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "titanium/base/error.h"
+#include "titanium/base/file.h"
+#include "titanium/base/log.h"
+
+namespace titanium::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path test_folder() {
+  const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+  const fs::path folder =
+      fs::path(::testing::TempDir()) / fmt::format("{}.{}.{}", info->test_suite_name(), info->name(), ::getpid());
+  fs::remove_all(folder);
+  return folder;
+}
+
+// A run whose clock and memory the test sets.
+struct TimedRun {
+  explicit TimedRun(const MetricsOptions& options)
+      : metrics(options, {.clock = [this] { return now; },
+                          .memory_peak = [this] { return memory; },
+                          .reset_memory_peak = [this] { ++memory_resets; }}) {}
+
+  // The message of the line that `action` logs.
+  template <typename Action>
+  std::string logged(Action action) {
+    ::testing::internal::CaptureStdout();
+    log_to_stdout(LogLevel::kInfo);
+    action();
+    std::string line = ::testing::internal::GetCapturedStdout();
+    line = line.substr(line.find("INFO - ") + 7);
+    return line.substr(0, line.find('\n'));
+  }
+
+  double now = 100;
+  MemoryPeak memory{.max_active_gib = 1, .max_active_percent = 10, .max_reserved_gib = 2, .max_reserved_percent = 20};
+  int memory_resets = 0;
+  Metrics metrics;
+};
+
+std::vector<nlohmann::json> json_lines(const fs::path& path) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(read_file(path, "metrics"));
+  for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+MetricsOptions options_in(const fs::path& folder) {
+  return {
+      .color = false, .dump_folder = folder, .flops_per_token = 6e9, .peak_flops = 100e12, .non_data_parallel_size = 4};
+}
+
+StepResults results_of(int64_t step) {
+  return {.step = step, .loss = 2.5, .max_loss = 3.5, .grad_norm = 0.5, .lr = 1e-4, .tokens_seen = 1000 * step};
+}
+
+TEST(Metrics, RatesAreTokensPerSecondOfOneDevice) {
+  TimedRun run(options_in(test_folder()));
+  run.now = 150;  // building took 50 seconds, which count nowhere
+  run.metrics.start();
+  run.metrics.count_tokens(40'000);
+  run.metrics.count_tokens(40'000);
+  run.now = 152;
+  // 80,000 tokens in 2 s, shared by 4 ranks: 10,000 tps; 6e9 * 1e4 = 60 TFLOPS of 100.
+  EXPECT_EQ(run.logged([&] { run.metrics.log(results_of(1)); }),
+            "step:  1  loss:  2.50000  grad_norm:  0.5000  memory:  2.00GiB(20.00%)  tps: 10,000  tflops: 60.00  mfu: "
+            "60.00%");
+}
+
+TEST(Metrics, EachLogBeginsANewInterval) {
+  const fs::path folder = test_folder();
+  TimedRun run(options_in(folder));
+  run.metrics.count_tokens(8'000);
+  run.now += 1;
+  run.metrics.log(results_of(1));
+  EXPECT_EQ(run.memory_resets, 2);  // at the start and at the log
+  run.metrics.count_tokens(4'000);
+  run.now += 1;
+  run.metrics.log(results_of(10));
+  const auto lines = json_lines(folder / "metrics.jsonl");
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0]["tps"], 2'000);
+  EXPECT_EQ(lines[1]["tps"], 1'000);
+  EXPECT_EQ(lines[1]["time_s"], 2);
+}
+
+TEST(Metrics, LogsTheFirstStepAndMultiplesOfTheFrequency) {
+  const TimedRun run(options_in(test_folder()));
+  std::vector<int64_t> logged;
+  for (int64_t step = 1; step <= 30; ++step) {
+    if (run.metrics.should_log(step)) logged.push_back(step);
+  }
+  EXPECT_EQ(logged, (std::vector<int64_t>{1, 10, 20, 30}));
+}
+
+TEST(Metrics, ValidationTakesNoTimeFromTraining) {
+  const fs::path folder = test_folder();
+  TimedRun run(options_in(folder));
+  run.metrics.count_tokens(4'000);
+  run.now += 1;
+  run.metrics.begin_validation();
+  run.metrics.count_tokens(80'000);
+  run.now += 10;
+  EXPECT_EQ(run.logged([&] { run.metrics.log_validation(5, 4.25); }),
+            "validate step:  5  loss:  4.2500  memory:  2.00GiB(20.00%)  tps: 2,000");
+  run.metrics.count_tokens(4'000);
+  run.now += 1;
+  run.metrics.log(results_of(10));
+  EXPECT_EQ(json_lines(folder / "metrics.jsonl").at(0)["tps"], 1'000);  // 8,000 in 2 s, over 4 ranks
+}
+
+TEST(Metrics, CpuClaimsNoMfu) {
+  const fs::path folder = test_folder();
+  MetricsOptions options = options_in(folder);
+  options.peak_flops.reset();
+  TimedRun run(options);
+  run.now += 1;
+  EXPECT_TRUE(run.logged([&] { run.metrics.log(results_of(1)); }).ends_with("mfu: N/A"));
+  EXPECT_TRUE(json_lines(folder / "metrics.jsonl").at(0)["mfu"].is_null());
+}
+
+TEST(Metrics, OtherRanksWriteNoFiles) {
+  const fs::path folder = test_folder();
+  MetricsOptions options = options_in(folder);
+  options.is_metrics_rank = false;
+  options.enable_tensorboard = true;
+  TimedRun run(options);
+  run.now += 1;
+  run.metrics.log(results_of(1));
+  EXPECT_FALSE(fs::exists(folder));
+}
+
+TEST(Metrics, TensorBoardFilesLieInAFolderNamedByTheMinuteAndTheRank) {
+  const fs::path folder = test_folder();
+  MetricsOptions options = options_in(folder);
+  options.is_metrics_rank = false;
+  options.rank_folder = 3;
+  options.enable_tensorboard = true;
+  const TimedRun run(options);
+  std::vector<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) files.push_back(fs::relative(entry.path(), folder).string());
+  }
+  ASSERT_EQ(files.size(), 1U);
+  EXPECT_EQ(files[0].find("tb/20"), 0U);
+  EXPECT_EQ(files[0].substr(11, 1), "-");
+  EXPECT_EQ(files[0].find("/rank_3/events.out.tfevents."), 16U);
+}
+
+TEST(MetricsJsonl, HasAllKeysWithNineDigits) {
+  const fs::path path = test_folder() / "metrics.jsonl";
+  MetricsJsonl jsonl(path, 0);
+  jsonl.write({.step = 7,
+               .loss = 1.0 / 3,
+               .max_loss = INFINITY,
+               .grad_norm = 123456789.123,
+               .lr = 8e-4,
+               .tps = 1e4,
+               .tflops = 2.5,
+               .mfu = std::nullopt,
+               .memory_gib = 0.125,
+               .tokens = 12'345'678'901,
+               .time_s = 1.5});
+  EXPECT_EQ(read_file(path, "metrics"),
+            R"({"step": 7, "loss": 0.333333333, "max_loss": null, "grad_norm": 123456789, "lr": 0.0008, "tps": 10000, )"
+            R"("tflops": 2.5, "mfu": null, "memory_gib": 0.125, "tokens": 12345678901, "time_s": 1.5})"
+            "\n");
+}
+
+TEST(MetricsJsonl, ResumedRunKeepsLinesUpToItsStepAndAFreshOneNone) {
+  const fs::path path = test_folder() / "metrics.jsonl";
+  {
+    MetricsJsonl first(path, 0);
+    for (const int64_t step : {1, 10, 20, 30}) first.write({.step = step});
+  }
+  write_file_atomically(path, read_file(path, "metrics") + "{\"step\": 4");  // the line of a crash
+  MetricsJsonl(path, 20).write({.step = 30, .loss = 5});
+  const auto lines = json_lines(path);
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_EQ(lines[2]["step"], 20);
+  EXPECT_EQ(lines[3]["loss"], 5);
+  const MetricsJsonl fresh(path, 0);
+  EXPECT_EQ(read_file(path, "metrics"), "");
+}
+
+TEST(EventFile, ChecksumIsCastagnolis) {
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283U);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aaU);
+}
+
+TEST(EventFile, FolderThatCannotBeMadeIsAnError) { EXPECT_THROW(EventFile("/proc/no/such/folder"), Error); }
+
+TEST(MemoryMonitor, CpuPeakFollowsTheProcess) {
+  MemoryMonitor monitor(at::kCPU);
+  const MemoryPeak before = monitor.peak();
+  EXPECT_GT(before.max_reserved_gib, 0);
+  EXPECT_GT(before.max_reserved_percent, 0);
+  const std::vector<char> touched(size_t{256} << 20U, 1);
+  EXPECT_GT(monitor.peak().max_reserved_gib, before.max_reserved_gib + 0.1);
+  EXPECT_NE(monitor.capacity_line().find("CPU capacity: "), std::string::npos);
+  EXPECT_EQ(touched.back(), 1);
+}
+
+}  // namespace
+}  // namespace titanium::train

@@ -1,0 +1,39 @@
+// Writes scalars as TensorBoard reads them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace titanium::train {
+
+struct Scalar {
+  std::string tag;
+  double value;  // stored as float32
+};
+
+// One events.out.tfevents.* file. TensorBoard may read it while it grows.
+class EventFile {
+ public:
+  // Makes `folder`. Throws Error when the file cannot be made.
+  explicit EventFile(const std::filesystem::path& folder);
+
+  // The scalars of one step. They are in the file when this returns: a run that is killed keeps its curves.
+  void write(int64_t step, std::span<const Scalar> scalars);
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  void write_record(std::string_view event);
+
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+// CRC-32C (Castagnoli), as the records of event files carry it.
+uint32_t crc32c(std::string_view bytes);
+
+}  // namespace titanium::train

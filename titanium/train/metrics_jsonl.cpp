@@ -1,0 +1,53 @@
+#include "titanium/train/metrics_jsonl.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "titanium/base/error.h"
+#include "titanium/base/file.h"
+
+namespace titanium::train {
+namespace {
+
+std::string number(std::optional<double> value) {
+  return value && std::isfinite(*value) ? fmt::format("{:.9g}", *value) : "null";
+}
+
+std::string lines_up_to(const std::filesystem::path& path, int64_t step) {
+  if (step == 0 || !std::filesystem::exists(path)) return "";
+  std::istringstream lines(read_file(path, "metrics file"));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    // A line cut short by a crash is not JSON and goes too.
+    if (object.is_object() && object.contains("step") && object["step"].is_number() && object["step"] <= step) {
+      kept += line + "\n";
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+MetricsJsonl::MetricsJsonl(const std::filesystem::path& path, int64_t resumed_step) : path_(path) {
+  write_file_atomically(path, lines_up_to(path, resumed_step));
+  file_.open(path, std::ios::app);
+  TI_CHECK(file_.good(), "{} cannot be written: {}. Check job.dump_folder and its permissions.", path.string(),
+           std::strerror(errno));
+}
+
+void MetricsJsonl::write(const JsonlRecord& record) {
+  file_ << fmt::format(
+               R"({{"step": {}, "loss": {}, "max_loss": {}, "grad_norm": {}, "lr": {}, "tps": {}, "tflops": {}, )"
+               R"("mfu": {}, "memory_gib": {}, "tokens": {}, "time_s": {}}})",
+               record.step, number(record.loss), number(record.max_loss), number(record.grad_norm), number(record.lr),
+               number(record.tps), number(record.tflops), number(record.mfu), number(record.memory_gib), record.tokens,
+               number(record.time_s))
+        << '\n'
+        << std::flush;
+  TI_CHECK(file_.good(), "{} cannot be written: {}. Check free space.", path_.string(), std::strerror(errno));
+}
+
+}  // namespace titanium::train

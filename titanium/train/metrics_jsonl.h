@@ -1,0 +1,38 @@
+// metrics.jsonl: one JSON object for each logged step, for scripts.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+namespace titanium::train {
+
+struct JsonlRecord {
+  int64_t step = 0;
+  double loss = 0;
+  double max_loss = 0;
+  double grad_norm = 0;
+  double lr = 0;
+  double tps = 0;
+  double tflops = 0;
+  std::optional<double> mfu = std::nullopt;  // percent
+  double memory_gib = 0;
+  int64_t tokens = 0;  // seen by all ranks since the first step
+  double time_s = 0;   // since this process began to train
+};
+
+class MetricsJsonl {
+ public:
+  // A run that resumes after `resumed_step` keeps the file's lines up to that step and drops later ones, which it will
+  // train again; 0 starts afresh. Throws Error when the file cannot be written.
+  MetricsJsonl(const std::filesystem::path& path, int64_t resumed_step);
+
+  // Nine significant digits; what is not finite, or not known, is null. The line is in the file when this returns.
+  void write(const JsonlRecord& record);
+
+ private:
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+}  // namespace titanium::train
