@@ -44,6 +44,16 @@ void check_utf8(std::string_view content, const std::string& path) {
   }
 }
 
+// The TOML library follows dotted keys by recursion, without a limit of its own.
+void check_depth(std::string_view content, const std::string& path) {
+  constexpr ptrdiff_t kMostDots = 1000;
+  const std::vector<std::string> lines = split(content, '\n');
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (std::count(lines[i].begin(), lines[i].end(), '.') <= kMostDots) continue;
+    throw UsageError(fmt::format("{}:{}: more than {} dots in a line. Break the line.", path, i + 1, kMostDots));
+  }
+}
+
 Value to_value(const toml::node& node) {
   if (const auto value = node.value_exact<bool>()) return *value;
   if (const auto value = node.value_exact<int64_t>()) return *value;
@@ -59,12 +69,12 @@ Value to_value(const toml::node& node) {
     for (const auto& [key, item] : *table) object[std::string(key.str())] = to_value(item);
     return object;
   }
-  // Dates and times: no option takes one, and an object is never taken for anything else.
   std::ostringstream text;
-  node.visit([&](const auto& value) {
-    if constexpr (!toml::is_container<decltype(value)>) text << value;
+  node.visit([&](const auto& date) {
+    if constexpr (!toml::is_container<decltype(date)>) text << date;
   });
-  return Value{{"date or time", text.str()}};
+  const std::string bytes = text.str();
+  return Value::binary({bytes.begin(), bytes.end()});
 }
 
 TomlNode to_tree(const toml::node& node) {
@@ -97,6 +107,7 @@ std::string syntax_sentence(const toml::parse_error& error, const std::string& p
 
 TomlNode parse_toml(std::string_view content, const std::string& path) {
   check_utf8(content, path);
+  check_depth(content, path);
   try {
     return to_tree(toml::parse(content, path));
   } catch (const toml::parse_error& error) {

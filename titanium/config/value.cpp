@@ -32,6 +32,7 @@ std::string to_text(const Value& value) {
   if (value.is_null()) return "None";
   if (value.is_number_float()) return float_text(value.get<double>());
   if (value.is_string()) return quoted(value);
+  if (value.is_binary()) return {value.get_binary().begin(), value.get_binary().end()};
   if (!value.is_array()) return value.dump(-1, ' ', false, Value::error_handler_t::replace);
   std::vector<std::string> items;
   for (const Value& item : value) items.push_back(to_text(item));

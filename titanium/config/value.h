@@ -8,8 +8,9 @@
 
 namespace titanium::config {
 
-// null (None), boolean, integer, float, string, array of strings, or array of arrays of strings. What a TOML file holds
-// beyond that (dates, mixed arrays) arrives as well, so that a message can show it; no option accepts it.
+// null (None), boolean, integer, float, string, array of strings, or array of arrays of strings. What else a TOML file
+// can hold arrives as well, so that a message can show it, and no option takes it: objects, mixed arrays, and dates as
+// the bytes of their text.
 using Value = nlohmann::ordered_json;
 
 // As TOML writes it, on one line; null is None. Floats read back to the same bits. Long values are cut only by

@@ -78,7 +78,7 @@ TEST(TomlErrors, UnknownKey) {
             "run.toml:2: quantize.linear.float8.filtr_fqns = [\"output\"]: there is no option "
             "quantize.linear.float8.filtr_fqns. Did you mean quantize.linear.float8.filter_fqns?");
   EXPECT_EQ(toml_error("[job]\nunheard_of_setting = 1979-05-27\n"),
-            "run.toml:2: job.unheard_of_setting = {\"date or time\":\"1979-05-27\"}: there is no option "
+            "run.toml:2: job.unheard_of_setting = 1979-05-27: there is no option "
             "job.unheard_of_setting. `titanium config options` lists all options.");
 }
 

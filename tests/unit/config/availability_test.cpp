@@ -1,0 +1,55 @@
+#include "titanium/config/availability.h"
+
+#include "tests/unit/config/config_file.h"
+
+namespace titanium::config {
+namespace {
+
+Args missing(const Args& args) { return unavailable_options(load_config(args)); }
+
+TEST(Availability, DefaultsAreAvailable) { EXPECT_EQ(missing({}), Args{}); }
+
+TEST(Availability, ShippedDebugModelIsAvailable) {
+  EXPECT_EQ(missing({fmt::format("--job.config_file={}/configs/llama3/debug_model.toml", TITANIUM_SOURCE_DIR)}),
+            Args{});
+}
+
+TEST(Availability, EachMissingOptionIsNamedWithItsValue) {
+  EXPECT_EQ(missing({"--parallelism.tensor_parallel_degree=2", "--model.name=qwen3", "--metrics.enable_wandb",
+                     "--model.converters=quantize.linear.float8", "--activation_checkpoint.mode=memory_budget"}),
+            (Args{"not available yet: metrics.enable_wandb = true", "not available yet: model.name = \"qwen3\"",
+                  "not available yet: model.converters = [\"quantize.linear.float8\"]",
+                  "not available yet: parallelism.tensor_parallel_degree = 2",
+                  "not available yet: activation_checkpoint.mode = \"memory_budget\""}));
+}
+
+TEST(Availability, OptionsUnderASwitchThatIsOffDoNotMatter) {
+  EXPECT_EQ(missing({"--parallelism.pipeline_parallel_schedule=GPipe", "--checkpoint.interval=3",
+                     "--checkpoint.exclude_from_loading=optimizer", "--quantize.linear.float8.emulate",
+                     "--metrics.save_for_all_ranks", "--activation_checkpoint.mode=none",
+                     "--activation_checkpoint.early_stop", "--activation_checkpoint.memory_budget=0.1"}),
+            Args{});
+}
+
+TEST(Availability, CheckpointsAreOnlyLoaded) {
+  EXPECT_EQ(missing({"--checkpoint.enable"}), Args{"not available yet: checkpoint.enable = true"});
+  EXPECT_EQ(missing({"--checkpoint.enable", "--checkpoint.load_only", "--checkpoint.initial_load_in_hf",
+                     "--checkpoint.initial_load_path=/weights"}),
+            Args{});
+  EXPECT_EQ(missing({"--checkpoint.enable", "--checkpoint.load_only", "--checkpoint.load_step=10"}),
+            Args{"not available yet: checkpoint.load_step = 10"});
+}
+
+TEST(Availability, OneRankMayShardWithItself) {
+  EXPECT_EQ(missing({"--parallelism.data_parallel_shard_degree=1"}), Args{});
+  EXPECT_EQ(missing({"--parallelism.data_parallel_shard_degree=2"}),
+            Args{"not available yet: parallelism.data_parallel_shard_degree = 2"});
+}
+
+TEST(Availability, NotesAreForOptionsThatMiss) {
+  EXPECT_EQ(availability_note("model.name"), "only llama3 is available yet");
+  EXPECT_EQ(availability_note("training.steps"), "");
+}
+
+}  // namespace
+}  // namespace titanium::config

@@ -1,0 +1,143 @@
+// Random damage to files and arguments: the answer is a configuration or a UsageError, soon. A fixed seed keeps the
+// tests repeatable; TITANIUM_FUZZ_SECONDS=600 searches longer, from a seed of its own.
+#include <chrono>
+#include <random>
+
+#include "tests/unit/config/config_file.h"
+#include "titanium/base/file.h"
+#include "titanium/config/dump.h"
+#include "titanium/config/schema.h"
+#include "titanium/config/toml_document.h"
+
+namespace titanium::config {
+namespace {
+
+class Fuzz : public ::testing::Test {
+ protected:
+  template <typename Round>
+  void repeat(int rounds, const Round& round) {
+    const char* seconds = std::getenv("TITANIUM_FUZZ_SECONDS");
+    if (!seconds) {
+      for (int i = 0; i < rounds; ++i) round();
+      return;
+    }
+    random_.seed(std::random_device{}());
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(std::atoi(seconds));
+    while (std::chrono::steady_clock::now() < end) round();
+  }
+
+  size_t below(size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random_); }
+
+  std::string pick(const std::vector<std::string>& items) { return items[below(items.size())]; }
+
+  std::string mutate(std::string text) {
+    static const std::vector<std::string> kPieces = {"[",
+                                                     "]",
+                                                     "[[",
+                                                     "=",
+                                                     "\n",
+                                                     "\"",
+                                                     "'''",
+                                                     "\"\"\"",
+                                                     "{",
+                                                     "}",
+                                                     ".",
+                                                     ",",
+                                                     "\\u0000",
+                                                     "-1",
+                                                     "1e999",
+                                                     "nan",
+                                                     "inf",
+                                                     "0x",
+                                                     "true",
+                                                     "None",
+                                                     "#",
+                                                     "\xff",
+                                                     "\xed\xa0\x80",
+                                                     "\xef\xbb\xbf",
+                                                     "1979-05-27T07:32:00Z",
+                                                     "99999999999999999999",
+                                                     "training",
+                                                     "steps",
+                                                     "\r",
+                                                     std::string(1, '\0')};
+    for (size_t edits = 1 + below(6); edits > 0; --edits) {
+      const size_t at = below(text.size() + 1);
+      switch (below(4)) {
+        case 0:
+          text.insert(at, pick(kPieces));
+          break;
+        case 1:
+          text.erase(at, below(20));
+          break;
+        case 2:
+          if (at < text.size()) text[at] = static_cast<char>(below(256));
+          break;
+        default:
+          text.insert(at, text.substr(below(text.size() + 1), below(40)));
+      }
+    }
+    return text;
+  }
+
+  std::mt19937 random_{20260131};
+};
+
+// What loads can be shown; what does not load says why.
+void load_or_explain(const Args& args) {
+  try {
+    to_toml(load_config(args), true);
+  } catch (const UsageError& error) {
+    EXPECT_STRNE(error.what(), "");
+  }
+}
+
+TEST_F(Fuzz, DamagedFilesAreReadOrRefused) {
+  const std::string seed =
+      read_file(std::filesystem::path(TITANIUM_SOURCE_DIR) / "configs/llama3/debug_model.toml", "configuration");
+  repeat(1500, [&] { load_or_explain({"--job.config_file", write_config(mutate(seed))}); });
+}
+
+TEST_F(Fuzz, DamagedArgumentsAreReadOrRefused) {
+  std::vector<std::string> names;
+  for (const Option& option : schema().options()) names.push_back("--" + option.name());
+  const std::vector<std::string> values = {"1", "-1", "None", "op", "a,b", "[[\"a\"]]", "3e-4", "", "true", "float8"};
+  repeat(2000, [&] {
+    Args args;
+    for (size_t count = below(8); count > 0; --count) {
+      std::string name = pick(names);
+      if (name == "--job.config_file") continue;
+      if (below(4) == 0) name = mutate(name);
+      std::string value = below(4) == 0 ? mutate(pick(values)) : pick(values);
+      if (below(2) == 0) {
+        args.push_back(name + "=" + value);
+      } else {
+        args.push_back(name);
+        if (below(3) > 0) args.push_back(value);
+      }
+    }
+    load_or_explain(args);
+  });
+}
+
+TEST_F(Fuzz, DeepNestingIsRefused) {
+  const auto repeated = [](const char* piece) {
+    std::string text;
+    for (int i = 0; i < 100000; ++i) text += piece;
+    return text;
+  };
+  for (const std::string& text : {"steps = " + repeated("["), "steps = " + repeated("{a="), "[" + repeated("a.") + "a]",
+                                  repeated("a.") + "a = 1", "steps = {" + repeated("a.") + "a = 1}"}) {
+    EXPECT_THROW(parse_toml(text, "deep"), UsageError) << text.substr(0, 20);
+  }
+  EXPECT_EQ(toml_error("[training]\n" + repeated("a.") + "a = 1"),
+            "run.toml:2: more than 1000 dots in a line. Break the line.");
+}
+
+TEST_F(Fuzz, LongValuesAreShortInMessages) {
+  const std::string message = toml_error("[training]\nsteps = \"" + std::string(1000000, 'x') + "\"\n");
+  EXPECT_LT(message.size(), 1000U);
+}
+
+}  // namespace
+}  // namespace titanium::config
