@@ -158,6 +158,41 @@ TEST_F(Streams, ResumeInTheMiddleOfARoundGoesOnWithTheNextStream) {
   EXPECT_EQ(rows, expected);
 }
 
+TEST_F(Streams, ResumeOnAPlainFileDoesNotReadWhatLiesBefore) {
+  std::string lines = to_json_lines(make_documents(20'000));
+  const auto path = folder_.write("long/data.jsonl", lines);
+  const CorpusOptions corpus{.name = "test", .path = path, .streams = kStreams, .max_record_bytes = 20'000};
+  const LoaderOptions options{.batch = 32, .packing = {.seq_len = kSeqLen}};
+  Loader first(corpus, encode_bytes, options);
+  const auto entrance = [&] {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const auto& [stream, position] : first.state().positions) least = std::min(least, position.entrance.offset);
+    return least;
+  };
+  while (entrance() < 300'000) first.next();
+  const LoaderState state = first.state();
+  const int64_t damage_end = entrance() - 1;  // the line end before it stays
+  const Rows expected = read_batches(first, 20);
+
+  // Whoever reads this meets a record that is too long. The first block is left as it is: it is read at every start.
+  const int64_t damage_begin = RecordSource(path, {}).read(1024)->entrance().offset;
+  ASSERT_LT(damage_begin + 50'000, damage_end);
+  for (int64_t i = damage_begin; i < damage_end; ++i) lines[static_cast<size_t>(i)] = 'x';
+  folder_.write("long/data.jsonl", lines);
+  Loader second(corpus, encode_bytes, options);
+  EXPECT_NE(error_of([&] { read_batches(second, 1000); }).find("is longer than"), std::string::npos);
+  second.load(state);
+  EXPECT_EQ(read_batches(second, 20), expected);
+}
+
+TEST_F(Streams, FilesAreNotOpenedBeforeTheirRecordsAreNeeded) {
+  folder_.write("data_2.jsonl.gz", "damaged");
+  auto loader = make_loader({.path = folder_.path()});
+  EXPECT_EQ(read_batches(*loader, 20), expected_samples(documents_, kStreams, 160));
+  EXPECT_NE(error_of([&] { read_batches(*loader, 1000); }).find("data_2.jsonl.gz is not valid gzip data"),
+            std::string::npos);
+}
+
 TEST_F(Streams, CompressedFilesGiveTheSameSamples) {
   const std::string lines = to_json_lines(documents_);
   const Rows expected = expected_samples(documents_, kStreams, 1600);
