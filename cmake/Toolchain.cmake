@@ -16,7 +16,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 # No contraction to fused multiply-adds: the same source gives the same bits on x86_64 and aarch64.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess> -ffp-contract=off)
 # Our own code is warning free; a warning is an error so that it stays so.
-set(TITANIUM_WARNINGS -Wall -Wextra -Werror -Wno-unknown-pragmas)
+set(TITANIUM_WARNINGS -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-missing-field-initializers)
 
 if(TITANIUM_SANITIZE)
   add_compile_options(-fsanitize=${TITANIUM_SANITIZE} -fno-omit-frame-pointer)

@@ -2,11 +2,13 @@
 
 #include "titanium/cli/config.h"
 #include "titanium/cli/tokenize.h"
+#include "titanium/cli/train.h"
 
 namespace titanium::cli {
 namespace {
 
 constexpr Command kCommands[] = {
+    {"train", "train a model", run_train},
     {"config", "show, check and explain configurations", run_config},
     {"tokenize", "text lines to token ids, and back", tokenize},
 };

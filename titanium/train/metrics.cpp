@@ -30,7 +30,7 @@ MetricsSources real_sources(MemoryMonitor& monitor) {
 
 Metrics::Metrics(const MetricsOptions& options, MetricsSources sources)
     : options_(options), sources_(std::move(sources)), colors_(options.color ? kColors : kNoColors) {
-  if (options.is_metrics_rank) {
+  if (options.enable_jsonl && options.is_metrics_rank) {
     jsonl_ = std::make_unique<MetricsJsonl>(options.dump_folder / "metrics.jsonl", options.resumed_step);
   }
   if (options.enable_tensorboard && (options.is_metrics_rank || options.rank_folder)) {

@@ -20,6 +20,7 @@ struct MetricsOptions {
   bool enable_tensorboard = false;
   std::filesystem::path dump_folder = "outputs";
   std::string save_tb_folder = "tb";
+  bool enable_jsonl = true;
   bool is_metrics_rank = true;                    // this rank writes metrics.jsonl and TensorBoard files
   std::optional<int> rank_folder = std::nullopt;  // save_for_all_ranks: this rank's TensorBoard files go to rank_N
   int64_t resumed_step = 0;                       // the last step of the checkpoint that the run goes on from

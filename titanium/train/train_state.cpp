@@ -4,10 +4,11 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/base/thousands.h"
 #include "titanium/data/dataset_registry.h"
 #include "titanium/models/registry.h"
 #include "titanium/parallel/activation_checkpoint.h"
-#include "titanium/train/memory_plan.h"
+#include "titanium/tensor/cuda_backend.h"
 
 namespace titanium::train {
 namespace {
@@ -66,7 +67,34 @@ void fill_parameters(models::LanguageModel& model, const JobConfig& config) {
   model.init_weights(weight_seed(config.debug));
 }
 
+void apply_activation_checkpoint(models::LanguageModel& model, const std::vector<nn::BlockSaves>& saves,
+                                 const config::ActivationCheckpoint& options) {
+  for (size_t block = 0; block < saves.size(); ++block)
+    model.set_block_saves(static_cast<int64_t>(block), saves[block]);
+  if (options.mode != "none") log_info("Applied {} activation checkpointing to the model", options.mode);
+}
+
+void log_batch(const TrainState& run) {
+  const config::Training& training = run.config.training;
+  log_info(
+      "Trainer is initialized with local batch size {}, global batch size {}, gradient accumulation steps {}, sequence "
+      "length {}, total steps {} (warmup {})",
+      training.local_batch_size, training.local_batch_size * run.accumulation_steps, run.accumulation_steps,
+      training.seq_len, training.steps, run.schedule.warmup_steps);
+}
+
 }  // namespace
+
+Dtype compute_dtype(const JobConfig& config) { return parse_dtype(config.training.mixed_precision_param); }
+
+ModelPlan plan_model(const JobConfig& config) {
+  ModelPlan plan;
+  plan.model = models::build_model(config, config.training.seq_len);
+  plan.model->compute_dtype = compute_dtype(config);
+  plan.saves = parallel::plan_activation_checkpoint(config.activation_checkpoint, plan.model->block_count());
+  plan.memory = plan_memory(*plan.model, config, plan.saves);
+  return plan;
+}
 
 void apply_determinism(const config::Debug& debug) {
   if (!debug.deterministic) return;
@@ -79,13 +107,28 @@ void apply_determinism(const config::Debug& debug) {
 
 uint64_t weight_seed(const config::Debug& debug) { return static_cast<uint64_t>(debug.seed.value_or(0)); }
 
-std::unique_ptr<models::LanguageModel> materialize_model(const JobConfig& config, int64_t max_seq_len, Dtype dtype,
-                                                         Dtype compute_dtype, Device device) {
-  auto model = models::build_model(config, max_seq_len);
-  model->compute_dtype = compute_dtype;
-  model->materialize(dtype, device);
-  model->build_buffers();
-  return model;
+TrainState build_train_state(const JobConfig& config, Device device) {
+  apply_determinism(config.debug);
+  ModelPlan plan = plan_model(config);
+  log_info("Building {} {} with {}", config.model.name, config.model.flavor, plan.model->description());
+  log_info("Model {} {} size: {} total parameters", config.model.name, config.model.flavor,
+           with_thousands_separators(plan.model->size(config.training.seq_len).parameters));
+  log_info("Memory plan: {}", describe(plan.memory));
+  if (device.is_cuda()) check_fits(plan.memory, cuda_device_properties(device.index()).total_memory);
+  apply_activation_checkpoint(*plan.model, plan.saves, config.activation_checkpoint);
+  plan.model->materialize(parse_dtype(config.training.dtype), device);
+  plan.model->build_buffers();
+  fill_parameters(*plan.model, config);
+
+  TrainState run{.config = config, .device = device, .tokenizer = data::Tokenizer::load(config.model.hf_assets_path)};
+  run.model = std::move(plan.model);
+  run.parameters = run.model->parameters();
+  run.optimizer = build_optimizer(config.optimizer, run.parameters);
+  run.schedule = build_schedule(config);
+  run.loader = build_loader(config.training, run.tokenizer);
+  run.accumulation_steps = accumulation_steps(config.training, /*data_parallel_ranks=*/1);
+  log_batch(run);
+  return run;
 }
 
 std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer) {

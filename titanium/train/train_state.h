@@ -4,12 +4,13 @@
 #include <memory>
 #include <vector>
 
-#include "titanium/config/load_config.h"
+#include "titanium/config/job_config.h"
 #include "titanium/data/loader.h"
 #include "titanium/data/tokenizer.h"
 #include "titanium/models/language_model.h"
 #include "titanium/optim/adam.h"
 #include "titanium/optim/lr_schedule.h"
+#include "titanium/train/memory_plan.h"
 
 namespace titanium::train {
 
@@ -28,16 +29,22 @@ struct TrainState {
   int64_t tokens_seen = 0;  // by all ranks
 };
 
+// The model without storage, what its blocks keep, and the memory that the run will take.
+struct ModelPlan {
+  std::unique_ptr<models::LanguageModel> model;
+  std::vector<nn::BlockSaves> saves;
+  MemoryPlan memory;
+};
+ModelPlan plan_model(const JobConfig& config);
+
 // Builds all of it and logs the start-up lines. Throws UsageError for what the configuration asks and cannot be.
-TrainState build_train_state(const config::LoadedConfig& loaded);
+TrainState build_train_state(const JobConfig& config, Device device);
 
 // The parts, for commands that need only some of them.
+Dtype compute_dtype(const JobConfig& config);
 void apply_determinism(const config::Debug& debug);
 uint64_t weight_seed(const config::Debug& debug);
-// Materialised on `device` in training.dtype, with buffers, computing in `compute_dtype`; values are undefined.
-std::unique_ptr<models::LanguageModel> materialize_model(const JobConfig& config, int64_t max_seq_len, Dtype dtype,
-                                                         Dtype compute_dtype, Device device);
-// `finite`: stops at the end of the data instead of starting again.
+// Training data begins again at its end; validation data ends, unless validation.steps says how much of it to use.
 std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer);
 std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& validation,
                                                       const config::Training& training,

@@ -1,0 +1,40 @@
+#include "titanium/cli/train.h"
+
+#include <csignal>
+#include <cstdio>
+
+#include "titanium/base/log.h"
+#include "titanium/config/dump.h"
+#include "titanium/config/load_config.h"
+#include "titanium/train/trainer.h"
+
+namespace titanium::cli {
+namespace {
+
+std::atomic<bool> stop_requested = false;
+
+// The first signal ends the run after the current step; a second one ends the program at once.
+void request_stop(int signal) {
+  stop_requested = true;
+  std::signal(signal, SIG_DFL);
+}
+
+constexpr const char* kUsage =
+    "Usage: titanium train [--job.config_file FILE] [--section.key value ...]\n\n"
+    "Trains the model of the configuration: defaults, then the file, then the command line.\n\nOptions:\n";
+
+}  // namespace
+
+int run_train(Arguments args) {
+  if (!args.empty() && (args[0] == "--help" || args[0] == "-h")) {
+    fmt::print("{}{}", kUsage, config::options_help());
+    return 0;
+  }
+  log_to_stdout(LogLevel::kInfo);
+  std::signal(SIGINT, request_stop);
+  std::signal(SIGTERM, request_stop);
+  train::train(config::load_config(args), stop_requested);
+  return 0;
+}
+
+}  // namespace titanium::cli

@@ -1,0 +1,115 @@
+#include "titanium/train/trainer.h"
+
+#include "titanium/base/error.h"
+#include "titanium/base/file.h"
+#include "titanium/base/log.h"
+#include "titanium/config/availability.h"
+#include "titanium/config/dump.h"
+#include "titanium/tensor/version.h"
+#include "titanium/train/metrics.h"
+#include "titanium/train/peak_flops.h"
+#include "titanium/train/train_step.h"
+#include "titanium/train/validate.h"
+
+namespace titanium::train {
+namespace {
+
+void announce(const config::LoadedConfig& loaded) {
+  const config::Job& job = loaded.config.job;
+  log_info("titanium with {}", library_versions());
+  log_info("Starting job: {}", job.description);
+  for (const std::string& hint : loaded.hints) log_info("{}", hint);
+  if (job.print_config) log_info("Running with configs: {}", config::to_json(loaded));
+  if (job.save_config_file) {
+    write_file_atomically(std::filesystem::path(job.dump_folder) / *job.save_config_file, config::to_json(loaded));
+  }
+}
+
+void refuse_unavailable(const config::LoadedConfig& loaded) {
+  const std::vector<std::string> problems = config::unavailable_options(loaded);
+  if (!problems.empty()) throw UsageError(fmt::format("{}", fmt::join(problems, "\n")));
+}
+
+MetricsOptions metrics_options(const TrainState& run, const MemoryMonitor& monitor) {
+  const config::Metrics& metrics = run.config.metrics;
+  MetricsOptions options;
+  options.log_freq = metrics.log_freq;
+  options.color = !metrics.disable_color_printing;
+  options.enable_tensorboard = metrics.enable_tensorboard;
+  options.enable_jsonl = metrics.enable_jsonl;
+  options.dump_folder = run.config.job.dump_folder;
+  options.save_tb_folder = metrics.save_tb_folder;
+  options.flops_per_token = run.model->size(run.config.training.seq_len).flops_per_token;
+  if (run.device.is_cuda()) {
+    options.peak_flops = peak_flops(monitor.device_name());
+    log_info("Peak FLOPS used for computing MFU: {:.3e}", *options.peak_flops);
+  }
+  return options;
+}
+
+// The only place that waits for the device.
+void report_step(const TrainState& run, const StepReport& report, Metrics& metrics) {
+  const double loss = report.loss.item<double>();
+  const double grad_norm = report.grad_norm.item<double>();
+  metrics.log({.step = run.step,
+               .loss = loss,
+               .max_loss = loss,
+               .grad_norm = grad_norm,
+               .lr = report.lr,
+               .tokens_seen = run.tokens_seen});
+  TI_CHECK(std::isfinite(loss) && std::isfinite(grad_norm),
+           "the loss or the gradient norm is not finite at step {} (loss {}, grad_norm {}). Updates with such "
+           "gradients were "
+           "skipped. Lower optimizer.lr, lengthen lr_scheduler.warmup_steps or check the data.",
+           run.step, loss, grad_norm);
+}
+
+void report_validation(TrainState& run, data::Loader& loader, Metrics& metrics) {
+  metrics.begin_validation();
+  const ValidationReport report = validate(*run.model, run.tokenizer, loader, run.config.validation.steps, run.device);
+  metrics.count_tokens(report.tokens);
+  metrics.log_validation(run.step, report.loss);
+}
+
+void train_to_the_end(TrainState& run, Metrics& metrics, const std::atomic<bool>& stop_requested) {
+  const config::Validation& validation = run.config.validation;
+  const auto validation_loader =
+      validation.enable ? build_validation_loader(validation, run.config.training, run.tokenizer) : nullptr;
+  log_info("Training starts at step {}", run.step + 1);
+  metrics.start();
+  while (run.step < run.config.training.steps) {
+    if (stop_requested) {
+      log_warning("Stopped by a signal after step {}", run.step);
+      return;
+    }
+    const std::optional<StepReport> report = train_step(run);
+    if (!report) return;
+    metrics.count_tokens(report->tokens);
+    metrics.count_data_loading(report->data_loading_seconds);
+    if (metrics.should_log(run.step)) report_step(run, *report, metrics);
+    if (validation.enable && (run.step == 1 || run.step % validation.freq == 0)) {
+      report_validation(run, *validation_loader, metrics);
+    }
+  }
+}
+
+}  // namespace
+
+void train(const config::LoadedConfig& loaded, const std::atomic<bool>& stop_requested) {
+  refuse_unavailable(loaded);
+  announce(loaded);
+  const JobConfig& config = loaded.config;
+  if (config.memory_estimation.enable) {
+    log_info("Memory plan: {}", describe(plan_model(config).memory));
+    return;
+  }
+  const Device device = parse_device(config.training.device, /*local_rank=*/0);
+  MemoryMonitor monitor(device);
+  log_info("{}", monitor.capacity_line());
+  TrainState run = build_train_state(config, device);
+  Metrics metrics(metrics_options(run, monitor), real_sources(monitor));
+  train_to_the_end(run, metrics, stop_requested);
+  log_info("Training completed");
+}
+
+}  // namespace titanium::train
