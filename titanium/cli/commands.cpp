@@ -2,6 +2,7 @@
 
 #include "titanium/cli/config.h"
 #include "titanium/cli/tokenize.h"
+#include "titanium/cli/tokenizer.h"
 #include "titanium/cli/train.h"
 
 namespace titanium::cli {
@@ -10,7 +11,8 @@ namespace {
 constexpr Command kCommands[] = {
     {"train", "train a model", run_train},
     {"config", "show, check and explain configurations", run_config},
-    {"tokenize", "text lines to token ids, and back", tokenize},
+    {"tokenize", "turn text lines into token ids, and back", tokenize},
+    {"tokenizer", "learn a tokenizer from text", tokenizer},
 };
 
 }  // namespace

@@ -1,0 +1,189 @@
+"""Token ids equal those of Hugging Face tokenizers, for the options of every model family, on text of all kinds."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+import text_samples
+import tokenizer_families
+from tokenizers import Tokenizer, pre_tokenizers, Regex
+
+TITANIUM = os.environ["TITANIUM"]
+RANDOM_STRINGS = 100_000
+VOCAB_SIZE = 2_000
+
+
+def titanium(folder, lines, *flags):
+    command = [TITANIUM, "tokenize", "--tokenizer", str(folder), "--json", *flags]
+    run = subprocess.run(command, input="".join(json.dumps(line) + "\n" for line in lines), capture_output=True, text=True, encoding="utf-8")
+    assert run.returncode == 0, run.stderr
+    return [json.loads(line) for line in run.stdout.split("\n")[:-1]]
+
+
+def reference_class():
+    """torchtitan's tokenizer class from the installed package, without the rest of it (which needs Triton)."""
+    if "torchtitan_tokenizer" not in sys.modules:
+        for name, attribute in (("torchtitan.config", "JobConfig"), ("torchtitan.tools.logging", "logger")):
+            sys.modules[name] = types.SimpleNamespace(**{attribute: types.SimpleNamespace(info=lambda text: None)})
+        package = pathlib.Path(importlib.util.find_spec("torchtitan").submodule_search_locations[0])
+        spec = importlib.util.spec_from_file_location("torchtitan_tokenizer", package / "components/tokenizer.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules.update({"torchtitan": types.SimpleNamespace(), "torchtitan_tokenizer": module})
+        spec.loader.exec_module(module)
+    return sys.modules["torchtitan_tokenizer"].HuggingFaceTokenizer
+
+
+class Parity(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.texts = text_samples.real_text(3_000_000)
+        cls.training_texts = [text[:10_000] for text in cls.texts[::2]]
+        cls.tokenizers = {}
+        for name in tokenizer_families.FAMILIES:
+            cls.tokenizers[name] = cls.make(name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    @classmethod
+    def make(cls, name):
+        family = tokenizer_families.FAMILIES[name]
+        tokenizer = tokenizer_families.train(name, cls.training_texts, VOCAB_SIZE)
+        folder = pathlib.Path(cls.folder.name) / name
+        folder.mkdir()
+        data = json.loads(tokenizer.to_str())
+        if family.get("legacy_merges"):
+            data["model"]["merges"] = [" ".join(pair) for pair in data["model"]["merges"]]
+        (folder / "tokenizer.json").write_text(json.dumps(data, ensure_ascii=name == "gpt2"), encoding="utf-8")
+        config = {key: family[key[:3]] for key in ("bos_token", "eos_token") if family[key[:3]]}
+        (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+        return folder, tokenizer
+
+    def compare(self, name, texts):
+        folder, tokenizer = self.tokenizers[name]
+        expected = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+        actual = titanium(folder, texts, "--no-bos", "--no-eos")
+        self.assertEqual(len(actual), len(expected))
+        for text, ours, theirs in zip(texts, actual, expected):
+            if ours != theirs:
+                self.fail(f"{name}: {text[:200]!r}\n  ours   {ours[:50]}\n  theirs {theirs[:50]}\n  {tokenizer.encode(text).tokens[:50]}")
+        for flag, skip in (((), True), (("--keep-special",), False)):
+            self.assertEqual(titanium(folder, actual[:3000], "--decode", *flag), tokenizer.decode_batch(expected[:3000], skip_special_tokens=skip))
+
+    def test_real_text_of_many_languages(self):
+        for name in self.tokenizers:
+            with self.subTest(name):
+                self.compare(name, [text[:200_000] for text in self.texts])
+
+    def test_every_script(self):
+        for name in self.tokenizers:
+            with self.subTest(name):
+                self.compare(name, list(text_samples.script_samples()) + text_samples.TROUBLE + [a + b for a in text_samples.TROUBLE for b in text_samples.TROUBLE])
+
+    def test_random_strings(self):
+        for number, name in enumerate(self.tokenizers):
+            with self.subTest(name):
+                pieces = [token.content for token in tokenizer_families.added_tokens(tokenizer_families.FAMILIES[name])]
+                count = RANDOM_STRINGS if name == "llama3" else RANDOM_STRINGS // 5
+                self.compare(name, list(text_samples.random_strings(count, number, pieces)))
+
+    def test_long_lines(self):
+        pieces = [" ", "a", "\n", " \n", "ab", "1", "!", "é", "中", "e\u0301", "x ", "'", "'s"]
+        for name in ("llama3", "qwen", "deepseek_v3", "gpt_oss", "gpt2"):
+            with self.subTest(name):
+                size = 1_000_000 if name == "llama3" else 50_000
+                lines = [piece * (size // len(piece.encode())) for piece in pieces]
+                self.compare(name, [*lines, " " * size + "x", "word" + "\r\n" * (size // 2)])
+
+    def test_invalid_utf8_is_replaced(self):
+        folder, tokenizer = self.tokenizers["llama3"]
+        samples = [b"abc\xff", b"\x80\x80x", b"\xe4\xb8", b"\xe4\xb8\xe4\xb8\xad", b"\xf0\x9f\x98", b"\xf0\x9f\x98a", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\xf8\x88", b"\xe0\x80\x80z", b"\xc3"]
+        run = subprocess.run([TITANIUM, "tokenize", "--tokenizer", str(folder), "--no-eos"], input=b"\n".join(samples), capture_output=True, check=True)
+        expected = [tokenizer.encode(sample.decode(errors="replace")).ids for sample in samples]
+        self.assertEqual([json.loads(line) for line in run.stdout.splitlines()], expected)
+
+    def test_every_code_point_has_the_same_classes(self):
+        """\\s, \\d, \\w and the general categories, for every assigned code point, from splits with such patterns."""
+        folder, tokenizer = self.tokenizers["gpt2"]
+        data = json.loads(tokenizer.to_str())
+        every = "".join(chr(c) for c in [*range(0x32400), *range(0xE0000, 0xE0200), 0x10FFFF] if not 0xD800 <= c < 0xE000)
+        texts = [every[i : i + 5000] for i in range(0, len(every), 5000)]
+        patterns = [r"\s", r"\d", r"\w", r"\W", r"\S", r"[^\s\w]+", "(?i:s)", "(?i:[k-m])", r"\h"]
+        patterns += [rf"\p{{{name}}}" for name in "L Lu Ll Lt Lm Lo M Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z C Cf".split()]
+        for pattern in patterns:
+            with self.subTest(pattern):
+                split = pre_tokenizers.Split(Regex(pattern), "removed")
+                data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [json.loads(split.__getstate__()), {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]}
+                data["added_tokens"] = []
+                target = pathlib.Path(self.folder.name) / "classes"
+                target.mkdir(exist_ok=True)
+                (target / "tokenizer.json").write_text(json.dumps(data), encoding="utf-8")
+                expected = [encoding.ids for encoding in Tokenizer.from_str(json.dumps(data)).encode_batch(texts)]
+                self.assertEqual(titanium(target, texts), expected)
+
+    def test_bos_and_eos_are_found_like_in_torchtitan(self):
+        texts = ["", "hello", "<|im_start|> tool", "新しい"]
+        for name, (folder, _) in self.tokenizers.items():
+            reference = reference_class()(str(folder))
+            for bos in (True, False):
+                for eos in (True, False):
+                    flags = [flag for flag, on in (("--no-bos", bos), ("--no-eos", eos)) if not on]
+                    self.assertEqual(titanium(folder, texts, *flags), [reference.encode(text, add_bos=bos, add_eos=eos) for text in texts], name)
+
+    def test_vocabulary_files_without_tokenizer_json(self):
+        _, tokenizer = self.tokenizers["gpt2"]
+        model = json.loads(tokenizer.to_str())["model"]
+        merges = "\n".join(["#version: 0.2", *(" ".join(pair) for pair in model["merges"])]) + "\n"
+        tokens = sorted(model["vocab"], key=model["vocab"].get)
+        config = {"bos_token": "<x>", "eos_token": {"content": "<y>", "lstrip": True}, "added_tokens_decoder": {"9": {"content": "<z>"}, "10": {"content": "<y>"}, "2": {"content": "<w>"}}}
+        layouts = {
+            "json_merges": {"vocab.json": json.dumps(model["vocab"]), "merges.txt": merges},
+            "txt_merges": {"vocab.txt": "\n".join(tokens), "merges.txt": merges},
+            "words": {"vocab.json": json.dumps({"[UNK]": 0, "hello": 1, "a b": 2})},
+        }
+        texts = ["hello", "a b", "Grüße, <x> <y> <z><w> it's 10 o'clock", ""]
+        for name, files in layouts.items():
+            with self.subTest(name):
+                folder = pathlib.Path(self.folder.name) / name
+                folder.mkdir()
+                for file, content in {**files, "tokenizer_config.json": json.dumps(config)}.items():
+                    (folder / file).write_text(content, encoding="utf-8")
+                reference = reference_class()(str(folder))
+                expected = [reference.encode(text, add_bos=True, add_eos=True) for text in texts]
+                self.assertEqual(titanium(folder, texts), expected)
+                self.assertEqual(titanium(folder, expected, "--decode"), [reference.decode(ids) for ids in expected])
+
+    def test_characters_without_a_token_are_dropped_or_unknown(self):
+        letters = {chr(c): c for c in range(33, 127)}
+        variants = {
+            "dropped": {},
+            "unknown": {"unk_token": "<unk>"},
+            "fused": {"unk_token": "<unk>", "fuse_unk": True},
+            "bytes": {"byte_fallback": True, "unk_token": "<unk>"},
+        }
+        for name, options in variants.items():
+            for pre in ({"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}, None):
+                with self.subTest(name, byte_level=pre is not None):
+                    vocab = {**letters, "<unk>": 200, "<0xC3>": 201, "<0xA9>": 202, "<0xC4>": 203, "<0xA0>": 204, "he": 205}
+                    data = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": pre, "post_processor": None, "decoder": None, "truncation": None, "padding": None}
+                    data["model"] = {"type": "BPE", "vocab": vocab, "merges": [["h", "e"]], **options}
+                    folder = pathlib.Path(self.folder.name) / f"{name}_{pre is not None}"
+                    folder.mkdir()
+                    (folder / "tokenizer.json").write_text(json.dumps(data))
+                    texts = ["he llo", "  he\n", "é中héhe中中é", "中"]
+                    reference = Tokenizer.from_str(json.dumps(data))
+                    expected = [reference.encode(text).ids for text in texts]
+                    self.assertEqual(titanium(folder, texts), expected)
+                    self.assertEqual(titanium(folder, expected, "--decode"), [reference.decode(ids) for ids in expected])
+
+
+if __name__ == "__main__":
+    unittest.main()
