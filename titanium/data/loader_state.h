@@ -10,7 +10,7 @@
 namespace titanium::data {
 
 // The state of one rank has the positions of its own streams; merged over all ranks it has every stream, and any number
-// of ranks can go on from it. About 40 bytes per stream.
+// of ranks can go on from it. 24 to 80 bytes per stream.
 struct LoaderState {
   int64_t streams = 0;
   int64_t seq_len = 0;
