@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
+
+#include "titanium/base/thousands.h"
 
 namespace titanium::train {
 
@@ -17,17 +19,17 @@ const Colors kColors = {.red = "\033[31m",
                         .reset = "\033[39m"};
 const Colors kNoColors = {};
 
-std::string with_thousands(double value, int decimals) {
-  std::string text = fmt::format("{:.{}f}", value, decimals);
-  if (!std::isfinite(value)) return text;
-  const size_t first = text[0] == '-' ? 1 : 0;
+namespace {
+
+// "1,234.57" for 2 decimals. What no integer holds stays as it is.
+std::string grouped(double value, int decimals) {
+  const std::string text = fmt::format("{:.{}f}", value, decimals);
+  if (!(value >= 0 && value < 1e18)) return text;
   const size_t point = std::min(text.find('.'), text.size());
-  for (size_t at = point; at > first + 3;) {
-    at -= 3;
-    text.insert(at, 1, ',');
-  }
-  return text;
+  return with_thousands_separators(std::stoll(text.substr(0, point))) + text.substr(point);
 }
+
+}  // namespace
 
 // The widths say > because fmt puts "nan" to the left, unlike Python.
 std::string step_line(const StepLine& line, const Colors& colors) {
@@ -36,14 +38,14 @@ std::string step_line(const StepLine& line, const Colors& colors) {
       "{}step: {:2}  {}loss: {:>8.5f}  {}grad_norm: {:>7.4f}  {}memory: {:>5.2f}GiB({:.2f}%)  {}tps: {}  {}tflops: {}  "
       "{}mfu: {}{}",
       colors.red, line.step, colors.green, line.loss, colors.orange, line.grad_norm, colors.turquoise, line.memory_gib,
-      line.memory_percent, colors.blue, with_thousands(line.tps, 0), colors.cyan, with_thousands(line.tflops, 2),
-      colors.magenta, mfu, colors.reset);
+      line.memory_percent, colors.blue, grouped(line.tps, 0), colors.cyan, grouped(line.tflops, 2), colors.magenta, mfu,
+      colors.reset);
 }
 
 std::string validation_line(const ValidationLine& line, const Colors& colors) {
   return fmt::format("{}validate step: {:2}  {}loss: {:>7.4f}  {}memory: {:>5.2f}GiB({:.2f}%)  {}tps: {}{}",
                      colors.yellow, line.step, colors.green, line.loss, colors.turquoise, line.memory_gib,
-                     line.memory_percent, colors.blue, with_thousands(line.tps, 0), colors.reset);
+                     line.memory_percent, colors.blue, grouped(line.tps, 0), colors.reset);
 }
 
 }  // namespace titanium::train

@@ -44,7 +44,4 @@ struct ValidationLine {
 };
 std::string validation_line(const ValidationLine& line, const Colors& colors);
 
-// "1,234,567.89" for 2 decimals. Not finite: "nan", "inf".
-std::string with_thousands(double value, int decimals);
-
 }  // namespace titanium::train

@@ -50,12 +50,17 @@ TEST(MetricsLine, ValidationHasTorchtitansColumnsAndColours) {
             "\033[34mtps: 1,000\033[39m");
 }
 
-TEST(MetricsLine, ThousandsAreSeparated) {
-  EXPECT_EQ(with_thousands(0, 0), "0");
-  EXPECT_EQ(with_thousands(999.4, 0), "999");
-  EXPECT_EQ(with_thousands(1000, 0), "1,000");
-  EXPECT_EQ(with_thousands(-1234567.891, 2), "-1,234,567.89");
-  EXPECT_EQ(with_thousands(123456, 1), "123,456.0");
+TEST(MetricsLine, RatesHaveThousandsSeparators) {
+  StepLine line = kLine;
+  const auto rates = [&](double tps, double tflops) {
+    line.tps = tps;
+    line.tflops = tflops;
+    const std::string text = step_line(line, kNoColors);
+    return text.substr(text.find("tps"), text.find("  mfu") - text.find("tps"));
+  };
+  EXPECT_EQ(rates(0, 0), "tps: 0  tflops: 0.00");
+  EXPECT_EQ(rates(999.4, 999.999), "tps: 999  tflops: 1,000.00");
+  EXPECT_EQ(rates(1'234'567.5, 1'234'567.891), "tps: 1,234,568  tflops: 1,234,567.89");
 }
 
 TEST(PeakFlops, AreFoundByTheNamesThatDriversReport) {
