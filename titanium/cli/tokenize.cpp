@@ -60,6 +60,7 @@ int tokenize(Arguments args) {
 
   const auto tokenizer = data::Tokenizer::load(options.tokenizer);
   std::ios::sync_with_stdio(false);
+  std::cin.tie(nullptr);  // else every line read flushes the output
   size_t number = 0;
   for (std::string line; std::getline(std::cin, line);) {
     ++number;

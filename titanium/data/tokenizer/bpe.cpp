@@ -79,7 +79,9 @@ void Bpe::add_merges(const MergeList& merges) {
   merges_.reserve(merges.size());
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const auto& [left, right] = merges[rank];
-    merges_.set(id_of(left), id_of(right), {static_cast<uint32_t>(rank), id_of(left + right)});
+    const TokenId left_id = id_of(left);
+    const TokenId right_id = id_of(right);
+    merges_.set(left_id, right_id, {static_cast<uint32_t>(rank), id_of(left + right)});
   }
 }
 
