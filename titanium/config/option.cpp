@@ -33,6 +33,7 @@ bool is_list_of_texts(const Value& value) {
 
 std::vector<std::string> quoted_all(const std::vector<std::string>& texts) {
   std::vector<std::string> quoted;
+  quoted.reserve(texts.size());
   for (const std::string& text : texts) quoted.push_back(to_text(text));
   return quoted;
 }
