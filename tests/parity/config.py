@@ -185,7 +185,8 @@ def main():
         folder = pathlib.Path(name)
         for file, text in FILES.items():
             (folder / file).write_text(text)
-            sets += [[f"--job.config_file={folder / file}"], ["--training.steps=7", "--job.config-file", str(folder / file)]]
+            sets.append([f"--job.config_file={folder / file}"])
+        sets.append(["--training.steps=7", "--job.config-file", str(folder / "types.toml")])
         shipped = sorted((ROOT / "configs").rglob("*.toml"))
         # TITANIUM_CONFIGS: a folder with more files to compare, such as a checkout of torchtitan.
         if more := os.environ.get("TITANIUM_CONFIGS"):

@@ -28,7 +28,7 @@ constexpr const char* kHelp =
     "      Every option: type, default, meaning; with --markdown as the page docs/options.md.\n";
 
 bool asks_for_help(Arguments args) {
-  return std::any_of(args.begin(), args.end(), [](const std::string& arg) { return arg == "--help" || arg == "-h"; });
+  return std::ranges::any_of(args, [](const std::string& arg) { return arg == "--help" || arg == "-h"; });
 }
 
 void print_hints(const config::LoadedConfig& loaded) {

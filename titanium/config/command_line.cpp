@@ -38,17 +38,21 @@ class Parser {
   void read_option(std::string_view arg) {
     const size_t equals = arg.find('=');
     std::string name(arg.substr(2, equals == std::string_view::npos ? equals : equals - 2));
-    std::replace(name.begin(), name.end(), '-', '_');
+    std::ranges::replace(name, '-', '_');
     std::optional<std::string> value;
     if (equals != std::string_view::npos) value = arg.substr(equals + 1);
 
     if (const Option* option = schema().find(name)) {
-      if (option->type() == Type::kSwitch) return read_switch(*option, true, value);
-      return read_value(*option, value);
+      if (option->type() == Type::kSwitch)
+        read_switch(*option, true, value);
+      else
+        read_value(*option, value);
+    } else if (const Option* switched_off = find_switched_off(name)) {
+      read_switch(*switched_off, false, value);
+    } else {
+      if (!value) take_value();  // it belongs to the unknown option
+      refuse_unknown(name);
     }
-    if (const Option* option = find_switched_off(name)) return read_switch(*option, false, value);
-    if (!value) take_value();
-    refuse_unknown(name);
   }
 
   const Option* find_switched_off(const std::string& name) const {
@@ -59,19 +63,21 @@ class Parser {
   }
 
   void read_switch(const Option& option, bool on, const std::optional<std::string>& value) {
-    if (value) return refuse(fmt::format("{}, without ={}.", switch_sentence(option), *value));
-    if (next_ < args_.size() && !is_option(args_[next_])) {
-      return refuse(fmt::format("{}, without {} after it.", switch_sentence(option), to_short_text(args_[next_++])));
+    if (value) {
+      refuse(fmt::format("{}, without ={}.", switch_sentence(option), *value));
+    } else if (const auto stray = take_value()) {
+      refuse(fmt::format("{}, without {} after it.", switch_sentence(option), to_short_text(*stray)));
+    } else {
+      result_.arguments.push_back({&option, on});
     }
-    result_.arguments.push_back({&option, on});
   }
 
   void read_value(const Option& option, std::optional<std::string> value) {
     if (!value) value = take_value();
-    if (!value) {
-      return refuse(fmt::format("--{} needs a value: {}.", option.name(), option.expectation()));
-    }
-    result_.arguments.push_back({&option, option.read_argument(*value)});
+    if (value)
+      result_.arguments.push_back({&option, option.read_argument(*value)});
+    else
+      refuse(fmt::format("--{} needs a value: {}.", option.name(), option.expectation()));
   }
 
   std::optional<std::string> take_value() {

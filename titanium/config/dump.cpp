@@ -21,7 +21,7 @@ constexpr std::string_view kMarkdownHead =
 
 // A source is a path: whatever it contains must not end the comment.
 std::string comment_text(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  std::ranges::replace_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return text;
 }
 
@@ -81,7 +81,7 @@ void for_each_section(const Heading& heading, const Entry& entry) {
     if (option.section() != section) {
       section = option.section();
       const auto& titles = schema().sections();
-      heading(*std::find_if(titles.begin(), titles.end(), [&](const auto& title) { return title.name == section; }));
+      heading(*std::ranges::find_if(titles, [&](const auto& title) { return title.name == section; }));
     }
     entry(option);
   }

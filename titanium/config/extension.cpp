@@ -43,7 +43,7 @@ std::string extension_module(Extension extension) {
 }
 
 std::string extension_modules_text() {
-  return fmt::format("\"{}\" and \"{}\"", extension_module(Extension::kFlux),
+  return fmt::format(R"("{}" and "{}")", extension_module(Extension::kFlux),
                      extension_module(Extension::kFaultTolerance));
 }
 

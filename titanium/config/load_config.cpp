@@ -45,7 +45,7 @@ class Loader {
   void read_file() {
     try {
       const TomlNode root = read_toml(*file_);
-      for (const auto& [key, child] : root.children) read_node(key, child);
+      for (const TomlNode& child : root.children) read_node(child.key, child);
     } catch (const UsageError& error) {
       problems_.emplace_back(error.what());
     }
@@ -53,26 +53,29 @@ class Loader {
 
   void read_node(const std::string& name, const TomlNode& node) {
     const std::string where = fmt::format("{}:{}", *file_, node.line);
-    if (const Option* option = schema().find(name)) {
-      if (node.is_table)
-        return refuse(where, fmt::format("{} is an option, not a section. Write {} = ... below [{}].", name,
-                                         option->key(), option->section()));
-      return assign(*option, node.value, where);
+    const Option* option = schema().find(name);
+    if (option && node.is_table) {
+      refuse(where, fmt::format("{} is an option, not a section. Write {} = ... below [{}].", name, option->key(),
+                                option->section()));
+    } else if (option) {
+      assign(*option, node.value, where);
+    } else if (!schema().is_section(name)) {
+      refuse_unknown(where, name, node);
+    } else if (!node.is_table) {
+      refuse(where, fmt::format("{} = {}: {} is a section. Write its options below [{}].", name,
+                                to_short_text(node.value), name, name));
     }
-    if (!schema().is_section(name)) return refuse_unknown(where, name, node);
-    if (!node.is_table) {
-      return refuse(where, fmt::format("{} = {}: {} is a section. Write its options below [{}].", name,
-                                       to_short_text(node.value), name, name));
-    }
-    for (const auto& [key, child] : node.children) read_node(name + "." + key, child);
+    if (option || !schema().is_section(name)) return;
+    for (const TomlNode& child : node.children) read_node(fmt::format("{}.{}", name, child.key), child);
   }
 
   void refuse_unknown(const std::string& where, const std::string& name, const TomlNode& node) {
     if (node.is_table) {
       const auto nearest = nearest_name(name, section_names());
-      return refuse(where, fmt::format("there is no section [{}]. {}", name,
-                                       nearest ? fmt::format("Did you mean [{}]?", *nearest)
-                                               : "`titanium config options` lists all sections."));
+      refuse(where, fmt::format("there is no section [{}]. {}", name,
+                                nearest ? fmt::format("Did you mean [{}]?", *nearest)
+                                        : "`titanium config options` lists all sections."));
+      return;
     }
     const auto nearest = nearest_option(name);
     refuse(where, fmt::format("{} = {}: there is no option {}. {}", name, to_short_text(node.value), name,
@@ -102,7 +105,8 @@ class Loader {
     const Option::Outcome outcome = option.assign(loaded_.config, value);
     if (outcome.refusal) {
       failed_.insert(option.name());
-      return refuse(where, fmt::format("{} = {} {}", option.name(), to_short_text(value), *outcome.refusal));
+      refuse(where, fmt::format("{} = {} {}", option.name(), to_short_text(value), *outcome.refusal));
+      return;
     }
     if (outcome.hint) loaded_.hints.push_back(fmt::format("{}: {}", where, *outcome.hint));
     loaded_.sources[option.name()] = where;
@@ -164,8 +168,7 @@ class Loader {
   void check_rules() {
     for (const Problem& problem : validate(loaded_.config)) {
       const bool rests_on_a_refused_value =
-          std::any_of(problem.options.begin(), problem.options.end(),
-                      [&](const std::string& name) { return failed_.contains(name); });
+          std::ranges::any_of(problem.options, [&](const std::string& name) { return failed_.contains(name); });
       if (!rests_on_a_refused_value) problems_.push_back(located(loaded_, problem));
     }
   }

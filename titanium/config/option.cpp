@@ -14,7 +14,7 @@ namespace titanium::config {
 namespace {
 
 std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 
@@ -28,12 +28,12 @@ std::optional<Number> parse_number(std::string_view text) {
 }
 
 bool is_list_of_texts(const Value& value) {
-  return value.is_array() &&
-         std::all_of(value.begin(), value.end(), [](const Value& item) { return item.is_string(); });
+  return value.is_array() && std::ranges::all_of(value, [](const Value& item) { return item.is_string(); });
 }
 
 std::vector<std::string> quoted_all(const std::vector<std::string>& texts) {
   std::vector<std::string> quoted;
+  quoted.reserve(texts.size());
   for (const std::string& text : texts) quoted.push_back(to_text(text));
   return quoted;
 }
@@ -151,7 +151,7 @@ std::string Option::refusal(const Value& value) const {
 }
 
 // The value in the option's own type, or nothing where the types do not go together.
-std::optional<Value> Option::convert(Value value) const {
+std::optional<Value> Option::convert(const Value& value) const {
   if (nullable_ && (value.is_null() || value == "None")) return Value();
   switch (type_) {
     case Type::kSwitch:
@@ -171,7 +171,7 @@ std::optional<Value> Option::convert(Value value) const {
       if (is_list_of_texts(value)) return value;
       break;
     case Type::kListOfLists:
-      if (value.is_array() && std::all_of(value.begin(), value.end(), is_list_of_texts)) return value;
+      if (value.is_array() && std::ranges::all_of(value, is_list_of_texts)) return value;
       break;
   }
   return std::nullopt;
@@ -184,8 +184,9 @@ bool Option::settle_text(Value& text, Outcome& outcome) const {
     outcome.hint = fmt::format("{}: {} is read as {}.", name_, to_text(text), to_text(alias_->second));
     text = alias_->second;
   }
-  const auto match = std::find_if(texts_.begin(), texts_.end(), [&](const std::string& allowed) {
-    return allowed == text || (any_case_ && lower_case(allowed) == lower_case(text.get<std::string>()));
+  const std::string given = text.get<std::string>();
+  const auto match = std::ranges::find_if(texts_, [&](const std::string& allowed) {
+    return allowed == given || (any_case_ && lower_case(allowed) == lower_case(given));
   });
   if (match == texts_.end()) return false;
   text = *match;
@@ -194,7 +195,7 @@ bool Option::settle_text(Value& text, Outcome& outcome) const {
 
 bool Option::is_allowed(const Value& value) const { return !value.is_number() || range_.contains(value.get<double>()); }
 
-Option::Outcome Option::assign(JobConfig& config, Value value) const {
+Option::Outcome Option::assign(JobConfig& config, const Value& value) const {
   Outcome outcome;
   std::optional<Value> converted = convert(value);
   if (!converted || !is_allowed(*converted)) return {refusal(value), std::nullopt};

@@ -78,12 +78,12 @@ class Option {
     std::optional<std::string> hint;
   };
   // A value as it stands in a TOML file: integers pass for numbers, "None" for None, a comma-separated text for a list.
-  Outcome assign(JobConfig& config, Value value) const;
+  Outcome assign(JobConfig& config, const Value& value) const;
   // The argument of a command-line option, as a value for `assign`.
   Value read_argument(std::string_view text) const;
 
  private:
-  std::optional<Value> convert(Value value) const;
+  std::optional<Value> convert(const Value& value) const;
   bool settle_text(Value& text, Outcome& outcome) const;
   bool is_allowed(const Value& value) const;
   std::string refusal(const Value& value) const;

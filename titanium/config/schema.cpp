@@ -1,5 +1,7 @@
 #include "titanium/config/schema.h"
 
+#include <algorithm>
+
 #include "titanium/base/error.h"
 
 namespace titanium::config {
@@ -519,7 +521,7 @@ const Option& Schema::at(std::string_view name) const {
 }
 
 bool Schema::is_section(std::string_view name) const {
-  return std::any_of(sections_.begin(), sections_.end(), [&](const SectionTitle& title) { return title.name == name; });
+  return std::ranges::any_of(sections_, [&](const SectionTitle& title) { return title.name == name; });
 }
 
 Option& Schema::add(Option option) {

@@ -77,8 +77,9 @@ Value to_value(const toml::node& node) {
   return Value::binary({bytes.begin(), bytes.end()});
 }
 
-TomlNode to_tree(const toml::node& node) {
+TomlNode to_tree(const toml::node& node, std::string key = "") {
   TomlNode tree;
+  tree.key = std::move(key);
   tree.line = node.source().begin.line;
   const toml::table* table = node.as_table();
   tree.is_table = table != nullptr;
@@ -86,9 +87,8 @@ TomlNode to_tree(const toml::node& node) {
     tree.value = to_value(node);
     return tree;
   }
-  for (const auto& [key, child] : *table) tree.children.emplace_back(std::string(key.str()), to_tree(child));
-  std::stable_sort(tree.children.begin(), tree.children.end(),
-                   [](const auto& a, const auto& b) { return a.second.line < b.second.line; });
+  for (const auto& [key, child] : *table) tree.children.push_back(to_tree(child, std::string(key.str())));
+  std::ranges::sort(tree.children, {}, [](const TomlNode& child) { return std::pair(child.line, child.key); });
   return tree;
 }
 

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "titanium/config/value.h"
@@ -13,8 +12,9 @@ namespace titanium::config {
 struct TomlNode {
   int64_t line = 0;
   bool is_table = false;
-  Value value;                                             // when it is not a table
-  std::vector<std::pair<std::string, TomlNode>> children;  // of a table, in the order of the file
+  std::string key;                 // empty for the root
+  Value value;                     // when it is not a table
+  std::vector<TomlNode> children;  // of a table, in the order of the file
 };
 
 // Throws UsageError with one sentence: the file is missing, a directory, unreadable, not UTF-8 or not TOML (file and

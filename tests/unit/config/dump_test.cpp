@@ -69,7 +69,9 @@ void assign_tree(const TomlNode& node, const std::string& name, JobConfig& confi
     EXPECT_FALSE(option->assign(config, node.value).refusal) << name;
     return;
   }
-  for (const auto& [key, child] : node.children) assign_tree(child, name.empty() ? key : name + "." + key, config);
+  for (const TomlNode& child : node.children) {
+    assign_tree(child, name.empty() ? child.key : name + "." + child.key, config);
+  }
 }
 
 TEST(Dump, EveryOptionSurvivesTheWayThroughToml) {

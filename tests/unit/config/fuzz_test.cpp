@@ -95,14 +95,14 @@ void load_or_explain(const Args& args) {
 TEST_F(Fuzz, DamagedFilesAreReadOrRefused) {
   const std::string seed =
       read_file(std::filesystem::path(TITANIUM_SOURCE_DIR) / "configs/llama3/debug_model.toml", "configuration");
-  repeat(1500, [&] { load_or_explain({"--job.config_file", write_config(mutate(seed))}); });
+  repeat(500, [&] { load_or_explain({"--job.config_file", write_config(mutate(seed))}); });
 }
 
 TEST_F(Fuzz, DamagedArgumentsAreReadOrRefused) {
   std::vector<std::string> names;
   for (const Option& option : schema().options()) names.push_back("--" + option.name());
   const std::vector<std::string> values = {"1", "-1", "None", "op", "a,b", "[[\"a\"]]", "3e-4", "", "true", "float8"};
-  repeat(2000, [&] {
+  repeat(500, [&] {
     Args args;
     for (size_t count = below(8); count > 0; --count) {
       std::string name = pick(names);
