@@ -3,7 +3,6 @@
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "titanium/ops/linear.h"
 
@@ -16,7 +15,7 @@ int64_t chunk_tokens(int64_t vocabulary) { return std::clamp<int64_t>((int64_t{8
 // softmax - onehot, times scale, and zero for ignored tokens; overwrites the log-probabilities.
 Tensor logits_grad(Tensor& log_probabilities_TV, const Tensor& labels_T1, const Tensor& valid_T1, double scale) {
   Tensor grad_TV = log_probabilities_TV.exp_();
-  grad_TV.scatter_add_(1, labels_T1, at::zeros_like(labels_T1, grad_TV.scalar_type()).sub_(1));
+  grad_TV.scatter_(1, labels_T1, grad_TV.gather(1, labels_T1).sub_(1));
   return grad_TV.mul_(valid_T1.to(grad_TV.scalar_type()).mul_(scale));
 }
 

@@ -1,0 +1,68 @@
+#include "titanium/train/train_step.h"
+
+#include <c10/cuda/CUDAFunctions.h>
+
+#include "tests/gpu/gpu_test.h"
+#include "titanium/models/llama3/model.h"
+#include "titanium/ops/init.h"
+
+namespace titanium::train {
+namespace {
+
+using GpuTraining = test::GpuTest;
+
+JobConfig debug_config() {
+  JobConfig config;
+  config.training.local_batch_size = 2;
+  config.training.seq_len = 256;
+  config.training.steps = 20;
+  config.lr_scheduler.warmup_steps = 2;
+  config.metrics.enable_jsonl = false;
+  return config;
+}
+
+std::vector<double> losses(const JobConfig& config, Device device) {
+  TrainState run = build_train_state(config, device);
+  std::vector<double> values;
+  for (int64_t step = 0; step < config.training.steps; ++step) values.push_back(train_step(run)->loss.item<double>());
+  return values;
+}
+
+TEST_F(GpuTraining, LossesAgreeWithTheCpu) {
+  const std::vector<double> gpu = losses(debug_config(), gpu_), cpu = losses(debug_config(), at::kCPU);
+  for (size_t step = 0; step < gpu.size(); ++step)
+    EXPECT_NEAR(gpu[step], cpu[step], 5e-3 * cpu[step]) << "step " << step + 1;
+  EXPECT_LT(gpu.back(), gpu.front() - 1);
+}
+
+TEST_F(GpuTraining, LossesInsideDocumentsAgreeWithTheCpu) {
+  JobConfig config = debug_config();
+  config.model.flavor = "debugmodel_varlen_attn";
+  config.training.steps = 5;
+  const std::vector<double> gpu = losses(config, gpu_), cpu = losses(config, at::kCPU);
+  for (size_t step = 0; step < gpu.size(); ++step)
+    EXPECT_NEAR(gpu[step], cpu[step], 5e-3 * cpu[step]) << "step " << step + 1;
+}
+
+TEST_F(GpuTraining, DeterministicRunsAreBitEqualInEveryCheckpointMode) {
+  JobConfig config = debug_config();
+  config.debug.deterministic = true;
+  config.training.steps = 5;
+  config.activation_checkpoint.mode = "none";
+  const std::vector<double> first = losses(config, gpu_);
+  EXPECT_EQ(losses(config, gpu_), first);
+  config.activation_checkpoint.mode = "full";
+  EXPECT_EQ(losses(config, gpu_), first);
+}
+
+TEST_F(GpuTraining, AStepNeverWaitsForTheDevice) {
+  TrainState run = build_train_state(debug_config(), gpu_);
+  for (int i = 0; i < 3; ++i) train_step(run);  // first steps load kernels and plans
+  synchronize_cuda();
+  c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_ERROR);
+  EXPECT_NO_THROW(train_step(run));
+  c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_DISABLED);
+}
+
+}  // namespace
+}  // namespace titanium::train
