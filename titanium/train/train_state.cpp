@@ -147,7 +147,9 @@ std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& 
                                                       const config::Training& training,
                                                       const data::Tokenizer& tokenizer) {
   const data::Dataset dataset = data::find_dataset(validation.dataset, validation.dataset_path);
-  const data::PackingOptions packing = {.seq_len = validation.seq_len, .infinite = validation.steps != -1};
+  const bool whole_set = validation.steps == -1;
+  const data::PackingOptions packing = {
+      .seq_len = validation.seq_len, .infinite = !whole_set, .keep_remainder = whole_set};
   return std::make_unique<data::Loader>(data::CorpusOptions{.name = dataset.name,
                                                             .path = dataset.path,
                                                             .text_field = training.text_field,
