@@ -4,6 +4,7 @@
 #
 # `program` installs what the program needs, `test` also what the tests need. Afterwards build/titanium is up to date.
 # A stamp in build/ remembers a finished set-up, so that later calls only ask Ninja whether something changed.
+# The caller has set -euo pipefail.
 #
 #   TITANIUM_DEPS_DIR    where the wheels are kept (default: ~/.cache/titanium)
 #   TITANIUM_TORCH_DIR   an installed torch 2.11.0 (the folder that holds lib/ and include/) to use instead of our own
@@ -139,8 +140,7 @@ titanium_setup() {
     configure "$purpose" "$build" "$preset"
     echo "$key" >"$stamp"
   fi
-  if ! ninja -C "$build" -n "${2:-all}" 2>/dev/null | grep -q 'no work to do'; then
-    say "building $build"
-    ninja -C "$build" "${2:-all}" >&2 || fail "the build failed; the compiler's message above says why"
-  fi
+  # Silent when there is nothing to do.
+  ninja -C "$build" "${2:-all}" | { grep -v -E '^ninja: (Entering|no work)|Re-checking globbed' || true; } >&2 ||
+    fail "the build failed; the compiler's message above says why"
 }

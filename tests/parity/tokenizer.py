@@ -17,6 +17,8 @@ from tokenizers import Tokenizer, pre_tokenizers, Regex
 TITANIUM = os.environ["TITANIUM"]
 RANDOM_STRINGS = 100_000
 VOCAB_SIZE = 2_000
+SKIP_SPECIAL = (((), True),)
+KEEP_SPECIAL = ((("--keep-special",), False),)
 
 
 def titanium(folder, lines, *flags):
@@ -67,40 +69,46 @@ class Parity(unittest.TestCase):
         (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
         return folder, tokenizer
 
-    def compare(self, name, texts):
+    def equal(self, ours, theirs, texts, name):
+        """assertEqual takes minutes to describe how long lists differ; this names the first difference."""
+        self.assertEqual(len(ours), len(theirs))
+        for text, our, their in zip(texts, ours, theirs):
+            if our != their:
+                self.fail(f"{name}: {text[:200]!r}\n  ours   {our[:100]}\n  theirs {their[:100]}")
+
+    def compare(self, name, texts, decode=()):
         folder, tokenizer = self.tokenizers[name]
         expected = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
         actual = titanium(folder, texts, "--no-bos", "--no-eos")
-        self.assertEqual(len(actual), len(expected))
-        for text, ours, theirs in zip(texts, actual, expected):
-            if ours != theirs:
-                self.fail(f"{name}: {text[:200]!r}\n  ours   {ours[:50]}\n  theirs {theirs[:50]}\n  {tokenizer.encode(text).tokens[:50]}")
-        for flag, skip in (((), True), (("--keep-special",), False)):
-            self.assertEqual(titanium(folder, actual[:3000], "--decode", *flag), tokenizer.decode_batch(expected[:3000], skip_special_tokens=skip))
+        self.equal(actual, expected, texts, name)
+        for flags, skip in decode:
+            decoded = tokenizer.decode_batch(expected[:3000], skip_special_tokens=skip)
+            self.equal(titanium(folder, actual[:3000], "--decode", *flags), decoded, texts, name)
 
     def test_real_text_of_many_languages(self):
         for name in self.tokenizers:
             with self.subTest(name):
-                self.compare(name, [text[:200_000] for text in self.texts])
+                self.compare(name, [text[:60_000] for text in self.texts], decode=SKIP_SPECIAL)
 
     def test_every_script(self):
         for name in self.tokenizers:
             with self.subTest(name):
-                self.compare(name, list(text_samples.script_samples()) + text_samples.TROUBLE + [a + b for a in text_samples.TROUBLE for b in text_samples.TROUBLE])
+                pairs = [a + b for a in text_samples.TROUBLE for b in text_samples.TROUBLE]
+                self.compare(name, list(text_samples.script_samples()) + pairs[:: 1 if name in ("llama3", "gpt_oss") else 7])
 
     def test_random_strings(self):
         for number, name in enumerate(self.tokenizers):
             with self.subTest(name):
                 pieces = [token.content for token in tokenizer_families.added_tokens(tokenizer_families.FAMILIES[name])]
                 count = RANDOM_STRINGS if name == "llama3" else RANDOM_STRINGS // 20
-                self.compare(name, list(text_samples.random_strings(count, number, pieces)))
+                self.compare(name, list(text_samples.random_strings(count, number, pieces)), decode=SKIP_SPECIAL + KEEP_SPECIAL)
 
     def test_long_lines(self):
         pieces = [" ", "a", "\n", " \n", "ab", "1", "!", "é", "中", "e\u0301", "x ", "'", "'s"]
         for name in ("llama3", "qwen", "deepseek_v3", "gpt_oss", "gpt2"):
             with self.subTest(name):
-                size = 1_000_000 if name == "llama3" else 50_000
-                lines = [piece * (size // len(piece.encode())) for piece in pieces]
+                size = 1_000_000 if name == "llama3" else 20_000
+                lines = [piece * (size // len(piece.encode())) for piece in (pieces[:4] if name == "llama3" else pieces)]
                 self.compare(name, [*lines, " " * size + "x", "word" + "\r\n" * (size // 2)])
 
     def test_invalid_utf8_is_replaced(self):
@@ -126,11 +134,12 @@ class Parity(unittest.TestCase):
                 target.mkdir(exist_ok=True)
                 (target / "tokenizer.json").write_text(json.dumps(data), encoding="utf-8")
                 expected = [encoding.ids for encoding in Tokenizer.from_str(json.dumps(data)).encode_batch(texts)]
-                self.assertEqual(titanium(target, texts), expected)
+                self.equal(titanium(target, texts), expected, texts, pattern)
 
     def test_bos_and_eos_are_found_like_in_torchtitan(self):
         texts = ["", "hello", "<|im_start|> tool", "新しい"]
-        for name, (folder, _) in self.tokenizers.items():
+        for name in ("llama3", "qwen", "gpt_oss"):
+            folder = self.tokenizers[name][0]
             reference = reference_class()(str(folder))
             for bos in (True, False):
                 for eos in (True, False):

@@ -28,7 +28,7 @@ class Progress {
   int64_t done_ = 0;
   bool terminal_;
   int64_t written_tenths_ = -1;
-  std::chrono::steady_clock::time_point next_write_ = {};
+  std::chrono::steady_clock::time_point next_write_;
   bool bar_open_ = false;
 };
 

@@ -68,7 +68,7 @@ std::vector<const NamedTensor*> in_file_order(std::span<const NamedTensor> tenso
     order.push_back(&named);
   }
   std::ranges::sort(order, {}, [](const NamedTensor* named) {
-    return std::pair(-static_cast<int64_t>(named->tensor.element_size()), std::string_view(named->name));
+    return std::pair(-named->tensor.element_size(), std::string_view(named->name));
   });
   return order;
 }

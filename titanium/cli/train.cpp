@@ -26,7 +26,7 @@ constexpr const char* kUsage =
 }  // namespace
 
 int run_train(Arguments args) {
-  if (!args.empty() && (args[0] == "--help" || args[0] == "-h")) {
+  if (std::ranges::any_of(args, [](const std::string& arg) { return arg == "--help" || arg == "-h"; })) {
     fmt::print("{}{}", kUsage, config::options_help());
     return 0;
   }

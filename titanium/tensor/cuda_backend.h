@@ -33,4 +33,14 @@ void reset_peak_cuda_memory(int index);
 // Waits for everything queued on the current device.
 void synchronize_cuda();
 
+// While one lives, an operation that makes the host wait for the device throws. Not for what CUDA itself hides, such as
+// a pageable copy; for tests.
+class ForbidCudaWaits {
+ public:
+  ForbidCudaWaits();
+  ~ForbidCudaWaits();
+  ForbidCudaWaits(const ForbidCudaWaits&) = delete;
+  ForbidCudaWaits& operator=(const ForbidCudaWaits&) = delete;
+};
+
 }  // namespace titanium

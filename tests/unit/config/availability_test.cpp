@@ -47,7 +47,7 @@ TEST(Availability, OneRankMayShardWithItself) {
 }
 
 TEST(Availability, NotesAreForOptionsThatMiss) {
-  EXPECT_EQ(availability_note("model.name"), "only llama3 is available yet");
+  EXPECT_EQ(availability_note("model.name"), "only llama2 and llama3 are available yet");
   EXPECT_EQ(availability_note("training.steps"), "");
 }
 

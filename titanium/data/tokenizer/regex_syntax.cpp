@@ -12,7 +12,7 @@ constexpr std::string_view kCategories[] = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe",
     "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Co", "Cs", "Cn"};
 
-// Oniguruma counts these six as word characters beside what Unicode says.
+// Oniguruma's \w, but not its [\w], counts these six as word characters beside what Unicode says.
 constexpr std::string_view kOnigurumaWordExtras = "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}";
 
 bool compiles(const std::string& pattern) {
@@ -28,8 +28,8 @@ std::string category_members(std::string_view category) {
   return fmt::format("\\p{{{}}}{}", category, ranges_added_to_category(category));
 }
 
-std::string word_members() {
-  std::string members = fmt::format("\\p{{Alphabetic}}{}", kOnigurumaWordExtras);
+std::string word_members(bool in_class) {
+  std::string members = fmt::format("\\p{{Alphabetic}}{}", in_class ? "" : kOnigurumaWordExtras);
   for (const char* category : {"L", "M", "Nd", "Nl", "Pc"}) {
     // Nl is alphabetic already; only its additions are missing.
     members += std::string_view(category) == "Nl" ? ranges_added_to_category(category) : category_members(category);
@@ -143,7 +143,7 @@ class Translator {
         break;
       case 'w':
       case 'W':
-        members(word_members(), c == 'W');
+        members(word_members(in_class_), c == 'W');
         break;
       case 'h':
       case 'H':

@@ -55,4 +55,12 @@ void reset_peak_cuda_memory(int index) {
 
 void synchronize_cuda() { c10::cuda::device_synchronize(); }
 
+ForbidCudaWaits::ForbidCudaWaits() {
+  c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_ERROR);
+}
+
+ForbidCudaWaits::~ForbidCudaWaits() {
+  c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_DISABLED);
+}
+
 }  // namespace titanium

@@ -19,4 +19,8 @@ void reset_peak_cuda_memory(int) {}
 
 void synchronize_cuda() {}
 
+ForbidCudaWaits::ForbidCudaWaits() = default;
+
+ForbidCudaWaits::~ForbidCudaWaits() = default;
+
 }  // namespace titanium
