@@ -11,7 +11,7 @@ namespace {
 struct ModelSpec {
   std::string_view name;
   std::vector<std::string> (*flavors)();
-  std::unique_ptr<LanguageModel> (*build)(const config::Model& options, int64_t max_seq_len);
+  std::unique_ptr<LanguageModel> (*build)(const config::Model& options, std::optional<int64_t> max_seq_len);
 };
 
 template <const std::map<std::string, llama3::Args>& (*kFlavors)()>
@@ -22,15 +22,15 @@ std::vector<std::string> flavor_names() {
 }
 
 template <const std::map<std::string, llama3::Args>& (*kFlavors)()>
-std::unique_ptr<LanguageModel> build_llama(const config::Model& options, int64_t max_seq_len) {
+std::unique_ptr<LanguageModel> build_llama(const config::Model& options, std::optional<int64_t> max_seq_len) {
   llama3::Args args = options.flavor == "auto"
                           ? llama3::args_from_config_json(std::filesystem::path(options.hf_assets_path) / "config.json")
                           : kFlavors().at(options.flavor);
-  if (max_seq_len > args.max_seq_len) {
-    log_warning("training.seq_len = {} is longer than the {} positions that {} {} was made for", max_seq_len,
+  if (max_seq_len && *max_seq_len > args.max_seq_len) {
+    log_warning("training.seq_len = {} is longer than the {} positions that {} {} was made for", *max_seq_len,
                 args.max_seq_len, options.name, options.flavor);
   }
-  args.max_seq_len = max_seq_len;
+  args.max_seq_len = max_seq_len.value_or(args.max_seq_len);
   args.attn_type = options.attn_type.value_or(args.attn_type);
   // flex and varlen are torchtitan's names for attention inside documents; the path is chosen by device and dtype.
   const std::string mask =
@@ -70,7 +70,7 @@ std::vector<std::string> model_names() {
   return names;
 }
 
-std::unique_ptr<LanguageModel> build_model(const JobConfig& config, int64_t max_seq_len) {
+std::unique_ptr<LanguageModel> build_model(const JobConfig& config, std::optional<int64_t> max_seq_len) {
   const ModelSpec& spec = find_model(config.model.name);
   const std::vector<std::string> flavors = spec.flavors();
   if (config.model.flavor != "auto" &&

@@ -25,11 +25,6 @@ void announce(const config::LoadedConfig& loaded) {
   }
 }
 
-void refuse_unavailable(const config::LoadedConfig& loaded) {
-  const std::vector<std::string> problems = config::unavailable_options(loaded);
-  if (!problems.empty()) throw UsageError(fmt::format("{}", fmt::join(problems, "\n")));
-}
-
 MetricsOptions metrics_options(const TrainState& run, const MemoryMonitor& monitor) {
   const config::Metrics& metrics = run.config.metrics;
   MetricsOptions options;
@@ -96,7 +91,7 @@ void train_to_the_end(TrainState& run, Metrics& metrics, const std::atomic<bool>
 }  // namespace
 
 void train(const config::LoadedConfig& loaded, const std::atomic<bool>& stop_requested) {
-  refuse_unavailable(loaded);
+  config::refuse_unavailable_options(loaded);
   announce(loaded);
   const JobConfig& config = loaded.config;
   if (config.memory_estimation.enable) {

@@ -47,7 +47,7 @@ TEST(Availability, OneRankMayShardWithItself) {
 }
 
 TEST(Availability, NotesAreForOptionsThatMiss) {
-  EXPECT_EQ(availability_note("model.name"), "only llama3 is available yet");
+  EXPECT_EQ(availability_note("model.name"), "only llama3 and llama2 are available yet");
   EXPECT_EQ(availability_note("training.steps"), "");
 }
 
