@@ -1,6 +1,8 @@
 #include "titanium/cli/commands.h"
 
 #include "titanium/cli/config.h"
+#include "titanium/cli/eval.h"
+#include "titanium/cli/generate.h"
 #include "titanium/cli/tokenize.h"
 #include "titanium/cli/tokenizer.h"
 #include "titanium/cli/train.h"
@@ -10,6 +12,8 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"train", "train a model", run_train},
+    {"eval", "measure the loss of a checkpoint", run_eval},
+    {"generate", "continue a text with a checkpoint", run_generate},
     {"config", "show, check and explain configurations", run_config},
     {"tokenize", "turn text lines into token ids, and back", tokenize},
     {"tokenizer", "learn a tokenizer from text", tokenizer},

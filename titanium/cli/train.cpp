@@ -2,6 +2,8 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <sstream>
 
 #include "titanium/base/log.h"
 #include "titanium/config/dump.h"
@@ -19,6 +21,21 @@ void request_stop(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
+std::string environment(const char* name, const char* fallback) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? fallback : value;
+}
+
+// LOG_RANK lists the ranks whose output is shown, as torchtitan's launcher has it.
+bool output_is_shown() {
+  std::istringstream ranks(environment("LOG_RANK", "0"));
+  const std::string own = environment("RANK", "0");
+  for (std::string rank; std::getline(ranks, rank, ',');) {
+    if (rank == own) return true;
+  }
+  return false;
+}
+
 constexpr const char* kUsage =
     "Usage: titanium train [--job.config_file FILE] [--section.key value ...]\n\n"
     "Trains the model of the configuration: defaults, then the file, then the command line.\n\nOptions:\n";
@@ -30,7 +47,7 @@ int run_train(Arguments args) {
     fmt::print("{}{}", kUsage, config::options_help());
     return 0;
   }
-  log_to_stdout(LogLevel::kInfo);
+  if (output_is_shown()) log_to_stdout(LogLevel::kInfo);
   std::signal(SIGINT, request_stop);
   std::signal(SIGTERM, request_stop);
   train::train(config::load_config(args), stop_requested);

@@ -1,9 +1,10 @@
 #include "titanium/config/availability.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "titanium/base/error.h"
 #include "titanium/config/schema.h"
 
 namespace titanium::config {
@@ -14,6 +15,7 @@ using Condition = bool (*)(const JobConfig& config);
 bool always(const JobConfig&) { return true; }
 bool with_tensorboard(const JobConfig& c) { return c.metrics.enable_tensorboard; }
 bool with_checkpoints(const JobConfig& c) { return c.checkpoint.enable; }
+bool loading_another_format(const JobConfig& c) { return c.checkpoint.enable && !c.checkpoint.initial_load_in_hf; }
 bool when_recomputing(const JobConfig& c) { return c.activation_checkpoint.mode != "none"; }
 bool when_recomputing_by_operator(const JobConfig& c) {
   return c.activation_checkpoint.mode == "selective" && c.activation_checkpoint.selective_ac_option == "op";
@@ -48,6 +50,7 @@ constexpr Missing kMissing[] = {
     {"parallelism.expert_parallel_degree"},
     {"checkpoint.enable", [](const JobConfig& c) { return !c.checkpoint.load_only; },
      "available yet only together with checkpoint.load_only"},
+    {"checkpoint.initial_load_path", loading_another_format, "available yet only with checkpoint.initial_load_in_hf"},
     {"checkpoint.initial_load_in_hf_quantized", with_checkpoints},
     {"checkpoint.load_step", with_checkpoints},
     {"checkpoint.exclude_from_loading", with_checkpoints},
@@ -76,6 +79,11 @@ std::vector<std::string> unavailable_options(const LoadedConfig& loaded) {
         fmt::format("not available yet: {} = {}", option.name(), to_short_text(option.get(loaded.config))));
   }
   return sentences;
+}
+
+void refuse_unavailable_options(const LoadedConfig& loaded) {
+  const std::vector<std::string> sentences = unavailable_options(loaded);
+  if (!sentences.empty()) throw UsageError(fmt::format("{}", fmt::join(sentences, "\n")));
 }
 
 std::string availability_note(std::string_view option) {

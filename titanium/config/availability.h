@@ -13,6 +13,9 @@ namespace titanium::config {
 // run can start. An option that matters only under a switch which is off is not named.
 std::vector<std::string> unavailable_options(const LoadedConfig& loaded);
 
+// Throws UsageError with these sentences, if there are any.
+void refuse_unavailable_options(const LoadedConfig& loaded);
+
 // For the documentation: empty when everything about the option is available, else what is missing.
 std::string availability_note(std::string_view option);
 

@@ -107,7 +107,7 @@ void declare_lr_scheduler(Schema& schema) {
 }
 
 void declare_dataloader(Section<DataLoader> loader) {
-  loader.option("num_workers", &DataLoader::num_workers, "Threads that tokenise and pack. 0: a number that suits.")
+  loader.option("num_workers", &DataLoader::num_workers, "Threads that tokenise and pack. 0: one thread.")
       .at_least(0)
       .at_most(1024);
   loader.option("persistent_workers", &DataLoader::persistent_workers, "Keep Python's worker processes between epochs.")
@@ -486,7 +486,7 @@ void declare_validation(Schema& schema) {
 
 void declare_debug(Schema& schema) {
   Section<Debug> debug(schema, "debug", "Reproducibility.", &JobConfig::debug);
-  debug.option("seed", &Debug::seed, "Seed of the initial weights and the data order. None: a random one.");
+  debug.option("seed", &Debug::seed, "Seed of the initial weights. None: 0, so that two runs start alike.");
   debug.option("deterministic", &Debug::deterministic, "Only algorithms that give the same bits each time.");
   debug.option("deterministic_warn_only", &Debug::deterministic_warn_only,
                "Warn instead of stopping where there is no such algorithm.");

@@ -43,6 +43,7 @@ class LanguageModel : public nn::Module {
 
   virtual bool attends_inside_documents() const = 0;
   virtual int64_t vocabulary() const = 0;
+  virtual int64_t max_seq_len() const = 0;  // the longest sequence that it takes
   virtual ModelSize size(int64_t seq_len) const = 0;
   // Bytes that one block keeps per token from the forward to the backward, in the compute dtype.
   virtual int64_t saved_bytes_per_token(nn::BlockSaves saves) const = 0;

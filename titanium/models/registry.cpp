@@ -3,6 +3,7 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/base/nearest_name.h"
+#include "titanium/base/progress.h"
 #include "titanium/models/llama3/model.h"
 
 namespace titanium::models {
@@ -11,7 +12,7 @@ namespace {
 struct ModelSpec {
   std::string_view name;
   std::vector<std::string> (*flavors)();
-  std::unique_ptr<LanguageModel> (*build)(const config::Model& options, int64_t max_seq_len);
+  std::unique_ptr<LanguageModel> (*build)(const config::Model& options, std::optional<int64_t> max_seq_len);
 };
 
 template <const std::map<std::string, llama3::Args>& (*kFlavors)()>
@@ -22,15 +23,15 @@ std::vector<std::string> flavor_names() {
 }
 
 template <const std::map<std::string, llama3::Args>& (*kFlavors)()>
-std::unique_ptr<LanguageModel> build_llama(const config::Model& options, int64_t max_seq_len) {
+std::unique_ptr<LanguageModel> build_llama(const config::Model& options, std::optional<int64_t> max_seq_len) {
   llama3::Args args = options.flavor == "auto"
                           ? llama3::args_from_config_json(std::filesystem::path(options.hf_assets_path) / "config.json")
                           : kFlavors().at(options.flavor);
-  if (max_seq_len > args.max_seq_len) {
-    log_warning("training.seq_len = {} is longer than the {} positions that {} {} was made for", max_seq_len,
+  if (max_seq_len && *max_seq_len > args.max_seq_len) {
+    log_warning("training.seq_len = {} is longer than the {} positions that {} {} was made for", *max_seq_len,
                 args.max_seq_len, options.name, options.flavor);
   }
-  args.max_seq_len = max_seq_len;
+  args.max_seq_len = max_seq_len.value_or(args.max_seq_len);
   args.attn_type = options.attn_type.value_or(args.attn_type);
   // flex and varlen are torchtitan's names for attention inside documents; the path is chosen by device and dtype.
   const std::string mask =
@@ -70,7 +71,7 @@ std::vector<std::string> model_names() {
   return names;
 }
 
-std::unique_ptr<LanguageModel> build_model(const JobConfig& config, int64_t max_seq_len) {
+std::unique_ptr<LanguageModel> build_model(const JobConfig& config, std::optional<int64_t> max_seq_len) {
   const ModelSpec& spec = find_model(config.model.name);
   const std::vector<std::string> flavors = spec.flavors();
   if (config.model.flavor != "auto" &&
@@ -86,9 +87,12 @@ std::unique_ptr<LanguageModel> build_model(const JobConfig& config, int64_t max_
 void load_hugging_face_weights(LanguageModel& model, const std::filesystem::path& path) {
   const checkpoint::SafetensorsReader reader(path);
   const c10::AutoGradMode no_grad(false);
-  for (Parameter* parameter : model.parameters()) {
-    model.load_hugging_face_tensor(*parameter, reader);
-    parameter->value_changed();
+  const std::vector<Parameter*> parameters = model.parameters();
+  Progress progress("loading weights", static_cast<int64_t>(parameters.size()));
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    model.load_hugging_face_tensor(*parameters[i], reader);
+    parameters[i]->value_changed();
+    progress.update(static_cast<int64_t>(i) + 1);
   }
 }
 

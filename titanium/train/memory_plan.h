@@ -15,7 +15,7 @@ struct MemoryPlan {
   int64_t gradients = 0;
   int64_t optimizer = 0;
   int64_t activations = 0;  // kept from forward to backward
-  int64_t working = 0;      // the largest temporaries of one block's backward or of the head's chunk
+  int64_t working = 0;      // the largest temporaries of one block's backward
   int64_t total() const { return parameters + computed_copy + gradients + optimizer + activations + working; }
 };
 

@@ -55,14 +55,37 @@ data::LoaderOptions loader_options(int64_t batch, const data::PackingOptions& pa
           .prefetch_factor = options.prefetch_factor.value_or(data::LoaderOptions{}.prefetch_factor)};
 }
 
+// A run that has saved checkpoints goes on from them, whatever initial_load_* says.
+void refuse_to_resume(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_directory(folder)) return;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (!entry.path().filename().string().starts_with("step-")) continue;
+    throw UsageError(
+        fmt::format("not available yet: resuming from {}. Use another job.dump_folder or checkpoint.folder.",
+                    entry.path().string()));
+  }
+}
+
+void load_initial_weights(models::LanguageModel& model, const std::string& folder) {
+  if (!std::filesystem::is_directory(folder)) {
+    throw UsageError(fmt::format(
+        "checkpoint.initial_load_in_hf: {} is not a folder. Set checkpoint.initial_load_path, or without it "
+        "model.hf_assets_path, to a folder with Hugging Face weights.",
+        folder));
+  }
+  log_info("Loading the checkpoint from Hugging Face weights in {}", folder);
+  const auto begin = std::chrono::steady_clock::now();
+  models::load_hugging_face_weights(model, folder);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  log_info("Finished loading the checkpoint in {:.2f} seconds.", elapsed.count());
+}
+
 // Initial weights, or those of a Hugging Face folder.
 void fill_parameters(models::LanguageModel& model, const JobConfig& config) {
   const config::Checkpoint& checkpoint = config.checkpoint;
+  if (checkpoint.enable) refuse_to_resume(std::filesystem::path(config.job.dump_folder) / checkpoint.folder);
   if (checkpoint.enable && checkpoint.initial_load_in_hf) {
-    const std::string folder = checkpoint.initial_load_path.value_or(config.model.hf_assets_path);
-    log_info("Loading the model from Hugging Face weights in {}", folder);
-    models::load_hugging_face_weights(model, folder);
-    return;
+    return load_initial_weights(model, checkpoint.initial_load_path.value_or(config.model.hf_assets_path));
   }
   model.init_weights(weight_seed(config.debug));
 }

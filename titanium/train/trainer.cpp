@@ -25,11 +25,6 @@ void announce(const config::LoadedConfig& loaded) {
   }
 }
 
-void refuse_unavailable(const config::LoadedConfig& loaded) {
-  const std::vector<std::string> problems = config::unavailable_options(loaded);
-  if (!problems.empty()) throw UsageError(fmt::format("{}", fmt::join(problems, "\n")));
-}
-
 MetricsOptions metrics_options(const TrainState& run, const MemoryMonitor& monitor) {
   const config::Metrics& metrics = run.config.metrics;
   MetricsOptions options;
@@ -83,7 +78,7 @@ void train_to_the_end(TrainState& run, Metrics& metrics, const std::atomic<bool>
       return;
     }
     const std::optional<StepReport> report = train_step(run);
-    if (!report) return;
+    if (!report) break;
     metrics.count_tokens(report->tokens);
     metrics.count_data_loading(report->data_loading_seconds);
     if (metrics.should_log(run.step)) report_step(run, *report, metrics);
@@ -91,12 +86,13 @@ void train_to_the_end(TrainState& run, Metrics& metrics, const std::atomic<bool>
       report_validation(run, *validation_loader, metrics);
     }
   }
+  log_info("Training completed");
 }
 
 }  // namespace
 
 void train(const config::LoadedConfig& loaded, const std::atomic<bool>& stop_requested) {
-  refuse_unavailable(loaded);
+  config::refuse_unavailable_options(loaded);
   announce(loaded);
   const JobConfig& config = loaded.config;
   if (config.memory_estimation.enable) {
@@ -109,7 +105,6 @@ void train(const config::LoadedConfig& loaded, const std::atomic<bool>& stop_req
   TrainState run = build_train_state(config, device);
   Metrics metrics(metrics_options(run, monitor), real_sources(monitor));
   train_to_the_end(run, metrics, stop_requested);
-  log_info("Training completed");
 }
 
 }  // namespace titanium::train

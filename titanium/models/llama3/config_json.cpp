@@ -7,6 +7,7 @@ namespace titanium::models::llama3 {
 namespace {
 
 using Json = nlohmann::json;
+constexpr auto kReplaceInvalid = Json::error_handler_t::replace;
 
 // Reads typed values out of one object and names file and key in every complaint.
 class Reader {
@@ -15,13 +16,12 @@ class Reader {
 
   bool has(const char* key) const { return object_.contains(key) && !object_[key].is_null(); }
 
-  int64_t size(const char* key) const {
+  // The default limit is far beyond every model and keeps all products of sizes inside int64.
+  int64_t size(const char* key, int64_t largest = int64_t{1} << 22) const {
     const Json& value = required(key);
     if (!value.is_number_integer()) fail(key, "a whole number");
-    const auto number = value.get<int64_t>();
-    constexpr int64_t kLargest = int64_t{1} << 30;
-    if (number < 1 || number > kLargest) fail(key, "between 1 and 2^30");
-    return number;
+    if (value < 1 || value > largest) fail(key, fmt::format("between 1 and {}", largest));
+    return value.get<int64_t>();
   }
   int64_t size_or(const char* key, int64_t fallback) const { return has(key) ? size(key) : fallback; }
 
@@ -49,7 +49,10 @@ class Reader {
   }
 
   [[noreturn]] void fail(const char* key, const std::string& expectation) const {
-    const std::string value = has(key) ? object_[key].dump(-1, ' ', false, Json::error_handler_t::replace) : "missing";
+    // Containers are not written out: they may be large, and nested deeper than the stack.
+    const std::string value = !has(key)                      ? "missing"
+                              : object_[key].is_structured() ? fmt::format("an {}", object_[key].type_name())
+                                                             : object_[key].dump(-1, ' ', false, kReplaceInvalid);
     throw UsageError(fmt::format("{}: {} is {}, but should be {}.", place_, key, value.substr(0, 80), expectation));
   }
 
@@ -62,6 +65,8 @@ class Reader {
   std::string place_;
   const Json& object_;
 };
+
+constexpr int64_t kLongest = int64_t{1} << 30;  // sequence
 
 // `rope_theta` + `rope_scaling` of published folders, or everything in `rope_parameters` (transformers 5).
 void read_rope(const Reader& config, Args& args) {
@@ -76,9 +81,12 @@ void read_rope(const Reader& config, Args& args) {
   const std::string type = scaling.text_or("rope_type", scaling.text_or("type", "default"));
   if (type == "default") return;
   if (type != "llama3") scaling.fail(scaling.has("rope_type") ? "rope_type" : "type", "\"llama3\" or \"default\"");
-  args.rope_scaling =
-      ops::RopeScaling{scaling.positive("factor"), scaling.positive("low_freq_factor"),
-                       scaling.positive("high_freq_factor"), scaling.size("original_max_position_embeddings")};
+  args.rope_scaling = ops::RopeScaling{scaling.positive("factor"), scaling.positive("low_freq_factor"),
+                                       scaling.positive("high_freq_factor"),
+                                       scaling.size("original_max_position_embeddings", kLongest)};
+  if (args.rope_scaling->high_frequency_factor <= args.rope_scaling->low_frequency_factor) {
+    scaling.fail("high_freq_factor", "larger than low_freq_factor");
+  }
 }
 
 }  // namespace
@@ -91,22 +99,27 @@ Args args_from_config_json(const std::filesystem::path& file) {
   }
   const Reader config(file.string(), json);
   if (config.text_or("model_type", "llama") != "llama") config.fail("model_type", "\"llama\"");
+  if (config.text_or("hidden_act", "silu") != "silu") config.fail("hidden_act", "\"silu\"");
   for (const char* key : {"attention_bias", "mlp_bias"}) {
     if (config.flag_or(key, false)) config.fail(key, "false: Llama has no biases");
   }
   Args args;
   args.dim = config.size("hidden_size");
-  args.n_layers = config.size("num_hidden_layers");
+  args.n_layers = config.size("num_hidden_layers", /*largest=*/4096);
   args.n_heads = config.size("num_attention_heads");
   args.n_kv_heads = config.size_or("num_key_value_heads", args.n_heads);
+  if (!config.has("head_dim") && args.dim % args.n_heads != 0) {
+    config.fail("hidden_size", "a multiple of num_attention_heads, or head_dim given");
+  }
   args.head_dim = config.size_or("head_dim", args.dim / args.n_heads);
   args.ffn_hidden_dim = config.size("intermediate_size");
   args.vocab_size = config.size("vocab_size");
   args.norm_eps = config.positive_or("rms_norm_eps", 1e-6);
-  args.max_seq_len = config.size_or("max_position_embeddings", 2048);
+  args.max_seq_len = config.has("max_position_embeddings") ? config.size("max_position_embeddings", kLongest) : 2048;
   args.tied_embeddings = config.flag_or("tie_word_embeddings", false);
   if (args.n_heads % args.n_kv_heads != 0) config.fail("num_key_value_heads", "a divisor of num_attention_heads");
-  if (args.head_dim % 2 != 0 || args.head_dim < 2) config.fail("head_dim", "even (hidden_size / num_attention_heads)");
+  if (args.head_dim % 2 != 0 || args.head_dim < 2)
+    config.fail("head_dim", "even (without it, hidden_size / num_attention_heads counts)");
   read_rope(config, args);
   return args;
 }

@@ -61,6 +61,7 @@ class Llama3 : public LanguageModel {
   void set_block_saves(int64_t block, nn::BlockSaves saves) override { layers_[block]->saves = saves; }
   bool attends_inside_documents() const override { return args_.attn_mask_type == "block_causal"; }
   int64_t vocabulary() const override { return args_.vocab_size; }
+  int64_t max_seq_len() const override { return args_.max_seq_len; }
   ModelSize size(int64_t seq_len) const override;
   int64_t saved_bytes_per_token(nn::BlockSaves saves) const override;
   std::string description() const override { return to_json(args_); }

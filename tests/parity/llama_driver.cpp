@@ -1,0 +1,88 @@
+// Runs Llama for parity/llama.py.
+//
+//   llama_driver gradients CHECKPOINT IN.safetensors OUT.safetensors [OPTIONS]   IN: tokens and labels [B, S]
+//       OUT: loss (summed over tokens), grad.FQN
+//   llama_driver train STEPS OUT.safetensors [OPTIONS]
+//       OUT: initial.FQN, tokens and labels [steps, B, S], loss and grad_norm [steps], grad.FQN of the last step
+//
+// OPTIONS are those of `titanium train`.
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+
+#include <iostream>
+
+#include "titanium/checkpoint/safetensors_reader.h"
+#include "titanium/checkpoint/safetensors_writer.h"
+#include "titanium/train/load_model.h"
+#include "titanium/train/token_batch.h"
+#include "titanium/train/train_step.h"
+
+namespace titanium::train {
+namespace {
+
+using checkpoint::NamedTensor;
+
+void append_gradients(const std::vector<Parameter*>& parameters, std::vector<NamedTensor>& results) {
+  for (const Parameter* parameter : parameters) {
+    if (parameter->grad.defined()) results.push_back({"grad." + parameter->fqn, parameter->grad});
+  }
+}
+
+void write_gradients(const std::string& checkpoint, const std::string& in, const std::string& out,
+                     std::span<const std::string> options) {
+  const checkpoint::SafetensorsReader reader(in);
+  const Tensor tokens_BS = reader.tensor("tokens"), labels_BS = reader.tensor("labels");
+  const CheckpointRun run = plan_checkpoint_run(config::load_config(options), checkpoint);
+  const auto model = load_model(run, tokens_BS.size(1), at::kCPU);
+  const Tensor loss = model->loss({tokens_BS, nullptr}, labels_BS, 1.0);
+  loss.backward();
+  std::vector<NamedTensor> results = {{"loss", loss.detach()}};
+  append_gradients(model->parameters(), results);
+  checkpoint::write_safetensors(out, results);
+}
+
+void train_steps(int steps, const std::string& out, std::span<const std::string> options) {
+  const JobConfig config = config::load_config(options).config;
+  TrainState run = build_train_state(config, at::kCPU);
+  std::vector<NamedTensor> results;
+  for (const Parameter* parameter : run.parameters) {
+    results.push_back({"initial." + parameter->fqn, parameter->value.detach().clone()});
+  }
+  const auto same_data = build_loader(config.training, run.tokenizer);
+  std::vector<Tensor> tokens, labels;
+  std::vector<double> losses, norms;
+  for (int step = 0; step < steps; ++step) {
+    const LabelledBatch batch = to_device(same_data->next().value(), *run.model, run.tokenizer, at::kCPU);
+    tokens.push_back(batch.inputs.tokens_BS);
+    labels.push_back(batch.labels_BS);
+    const StepReport report = train_step(run).value();
+    losses.push_back(report.loss.item<double>());
+    norms.push_back(report.grad_norm.item<double>());
+  }
+  if (steps > 0) {
+    results.push_back({"tokens", at::stack(tokens)});
+    results.push_back({"labels", at::stack(labels)});
+    results.push_back({"loss", at::tensor(losses, at::kDouble)});
+    results.push_back({"grad_norm", at::tensor(norms, at::kDouble)});
+    append_gradients(run.parameters, results);
+  }
+  checkpoint::write_safetensors(out, results);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const std::string command = arguments.empty() ? "" : arguments[0];
+  if (command == "gradients" && arguments.size() >= 4) {
+    write_gradients(arguments[1], arguments[2], arguments[3], std::span(arguments).subspan(4));
+  } else if (command == "train" && arguments.size() >= 3) {
+    train_steps(std::stoi(arguments[1]), arguments[2], std::span(arguments).subspan(3));
+  } else {
+    std::cerr << "usage: see the head of llama_driver.cpp\n";
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace titanium::train
+
+int main(int argc, char** argv) { return titanium::train::run({argv + 1, argv + argc}); }

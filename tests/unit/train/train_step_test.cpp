@@ -1,0 +1,197 @@
+#include "titanium/train/train_step.h"
+
+#include <ATen/Context.h>
+
+#include "tests/support/tensors.h"
+#include "titanium/base/error.h"
+#include "titanium/models/llama3/model.h"
+#include "titanium/parallel/activation_checkpoint.h"
+
+namespace titanium::train {
+namespace {
+
+JobConfig tiny_config() {
+  JobConfig config;
+  config.model.hf_assets_path = std::string(TITANIUM_SOURCE_DIR) + "/tests/assets/tokenizer";
+  config.training.seq_len = 48;
+  config.training.local_batch_size = 8;
+  config.training.dataset = "c4_test";
+  config.training.dataset_path = std::string(TITANIUM_SOURCE_DIR) + "/tests/assets/c4_test";
+  config.training.mixed_precision_param = "float32";
+  config.activation_checkpoint.mode = "none";
+  config.optimizer.lr = 1e-2;
+  return config;
+}
+
+// A run of a Llama that is smaller than every flavor.
+TrainState tiny_run(const JobConfig& config, int64_t accumulation_steps = 1) {
+  models::llama3::Args args;
+  args.dim = 32;
+  args.n_layers = 3;
+  args.n_heads = 4;
+  args.n_kv_heads = 2;
+  args.head_dim = 8;
+  args.ffn_hidden_dim = 64;
+  args.vocab_size = 2048;
+  args.max_seq_len = config.training.seq_len;
+  TrainState run{.config = config, .device = at::kCPU, .tokenizer = data::Tokenizer::load(config.model.hf_assets_path)};
+  run.model = std::make_unique<models::llama3::Llama3>(args);
+  run.model->compute_dtype = compute_dtype(config);
+  const auto saves = parallel::plan_activation_checkpoint(config.activation_checkpoint, args.n_layers);
+  for (int64_t block = 0; block < args.n_layers; ++block) run.model->set_block_saves(block, saves[block]);
+  run.model->materialize(at::kFloat, at::kCPU);
+  run.model->build_buffers();
+  run.model->init_weights(weight_seed(config.debug));
+  run.parameters = run.model->parameters();
+  run.optimizer = std::make_unique<optim::Adam>(run.parameters, optim::AdamOptions{});
+  run.schedule = optim::plan_lr_schedule({.total_steps = 100, .warmup_steps = 2});
+  run.loader = build_loader(config.training, run.tokenizer);
+  run.accumulation_steps = accumulation_steps;
+  return run;
+}
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  std::vector<Tensor> values, grads;
+};
+
+Outcome train(TrainState run, int steps) {
+  Outcome outcome;
+  for (int i = 0; i < steps; ++i) {
+    const StepReport report = train_step(run).value();
+    outcome.losses.push_back(report.loss.item<double>());
+    outcome.norms.push_back(report.grad_norm.item<double>());
+  }
+  for (const Parameter* parameter : run.parameters) {
+    outcome.values.push_back(parameter->value.detach());
+    outcome.grads.push_back(parameter->grad);
+  }
+  return outcome;
+}
+
+void expect_same_bits(const Outcome& a, const Outcome& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+  ASSERT_EQ(a.values.size(), b.values.size());
+  for (size_t i = 0; i < a.values.size(); ++i) {
+    EXPECT_TRUE(a.values[i].equal(b.values[i])) << i;
+    EXPECT_TRUE(a.grads[i].equal(b.grads[i])) << i;
+  }
+}
+
+class TrainStep : public ::testing::Test {
+ protected:
+  void SetUp() override { at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false); }
+  void TearDown() override { at::globalContext().setDeterministicAlgorithms(false, false); }
+};
+
+TEST_F(TrainStep, TheSameSeedGivesTheSameBits) {
+  expect_same_bits(train(tiny_run(tiny_config()), 4), train(tiny_run(tiny_config()), 4));
+}
+
+TEST_F(TrainStep, AnotherSeedGivesOtherWeights) {
+  JobConfig other = tiny_config();
+  other.debug.seed = 1;
+  EXPECT_NE(train(tiny_run(tiny_config()), 1).losses, train(tiny_run(other), 1).losses);
+}
+
+TEST_F(TrainStep, LossFalls) {
+  const std::vector<double> losses = train(tiny_run(tiny_config()), 12).losses;
+  EXPECT_NEAR(losses.front(), std::log(2048), 0.7);
+  EXPECT_LT(losses.back(), losses.front() - 0.5);
+}
+
+TEST_F(TrainStep, ActivationCheckpointModesGiveTheSameBits) {
+  const std::pair<const char*, const char*> modes[] = {
+      {"full", "2"}, {"selective", "1"}, {"selective", "2"}, {"selective", "op"}};
+  for (const char* precision : {"float32", "bfloat16"}) {
+    JobConfig config = tiny_config();
+    config.training.mixed_precision_param = precision;
+    const Outcome expected = train(tiny_run(config), 3);
+    for (const auto& [mode, option] : modes) {
+      SCOPED_TRACE(fmt::format("{} {} {}", precision, mode, option));
+      config.activation_checkpoint.mode = mode;
+      config.activation_checkpoint.selective_ac_option = option;
+      expect_same_bits(train(tiny_run(config), 3), expected);
+    }
+  }
+}
+
+TEST_F(TrainStep, FourTimesTwoEqualsOneTimesEight) {
+  JobConfig two = tiny_config();
+  two.training.local_batch_size = 2;
+  const Outcome whole = train(tiny_run(tiny_config()), 3), parts = train(tiny_run(two, /*accumulation_steps=*/4), 3);
+  for (size_t step = 0; step < whole.losses.size(); ++step) {
+    EXPECT_NEAR(parts.losses[step], whole.losses[step], 1e-6 * whole.losses[step]);
+    EXPECT_NEAR(parts.norms[step], whole.norms[step], 1e-5 * whole.norms[step]);
+  }
+  // Adam's first steps are signs: where a gradient is rounding noise, an update may differ in full.
+  for (size_t i = 0; i < whole.values.size(); ++i) EXPECT_CLOSE(parts.values[i], whole.values[i], 1e-3);
+}
+
+TEST_F(TrainStep, AStepCountsItsTokens) {
+  JobConfig two = tiny_config();
+  two.training.local_batch_size = 2;
+  TrainState run = tiny_run(two, /*accumulation_steps=*/4);
+  EXPECT_EQ(train_step(run)->tokens, 8 * 48);
+  EXPECT_EQ(train_step(run)->tokens, 8 * 48);
+  EXPECT_EQ(run.tokens_seen, 2 * 8 * 48);
+  EXPECT_EQ(run.step, 2);
+}
+
+TEST_F(TrainStep, AGradientThatIsNotFiniteLeavesParametersAlone) {
+  TrainState run = tiny_run(tiny_config());
+  train_step(run);
+  std::vector<Tensor> before;
+  for (const Parameter* parameter : run.parameters) before.push_back(parameter->value.detach().clone());
+  Parameter& poisoned = *run.parameters.back();
+  const double healthy = poisoned.value[0][0].item<double>();
+  const auto poison = [&](double value) {
+    poisoned.value.detach()[0][0].fill_(value);
+    poisoned.value_changed();
+  };
+  poison(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_FALSE(std::isfinite(train_step(run)->grad_norm.item<double>()));
+  poison(healthy);
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(run.parameters[i]->value.equal(before[i])) << i;
+  EXPECT_TRUE(std::isfinite(train_step(run)->grad_norm.item<double>()));
+  EXPECT_FALSE(poisoned.value.equal(before.back()));
+}
+
+TEST(MemoryPlan, WhatDoesNotFitIsRefusedWithTheRemedies) {
+  JobConfig config;
+  config.model.flavor = "8B";
+  config.training.seq_len = 8192;
+  config.training.local_batch_size = 1;
+  config.activation_checkpoint.mode = "full";
+  const MemoryPlan plan = plan_model(config).memory;
+  constexpr int64_t kParameters = 8'030'261'248, kGiB = int64_t{1} << 30;
+  EXPECT_EQ(plan.parameters, 4 * kParameters);
+  EXPECT_EQ(plan.computed_copy, 2 * kParameters);
+  EXPECT_EQ(plan.gradients, 4 * kParameters);
+  EXPECT_EQ(plan.optimizer, 8 * kParameters);
+  EXPECT_EQ(plan.activations, int64_t{32} * 8192 * 4096 * 2);
+  EXPECT_NO_THROW(check_fits(plan, plan.total()));
+  try {
+    check_fits(plan, 80 * kGiB);
+    FAIL() << "134 GiB of states do not fit into 80 GiB";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string_view(error.what()).find("but the device has 80.0 GiB"), std::string_view::npos);
+    EXPECT_NE(std::string_view(error.what()).find("training.dtype = \"bfloat16\""), std::string_view::npos);
+  }
+}
+
+TEST(MemoryPlan, RecomputingKeepsLess) {
+  const auto activations = [](const char* mode, const char* option) {
+    JobConfig config;
+    config.activation_checkpoint.mode = mode;
+    config.activation_checkpoint.selective_ac_option = option;
+    return plan_model(config).memory.activations;
+  };
+  EXPECT_LT(activations("full", "2"), activations("selective", "2"));
+  EXPECT_LT(activations("selective", "2"), activations("none", "2"));
+  EXPECT_LT(activations("selective", "op"), activations("none", "2"));
+}
+
+}  // namespace
+}  // namespace titanium::train

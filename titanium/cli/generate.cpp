@@ -1,0 +1,93 @@
+#include "titanium/cli/generate.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+
+#include "titanium/base/error.h"
+#include "titanium/cli/arguments.h"
+#include "titanium/data/tokenizer.h"
+#include "titanium/train/generate.h"
+#include "titanium/train/load_model.h"
+
+namespace titanium::cli {
+namespace {
+
+void check_numbers(const train::GenerateOptions& options) {
+  const auto require = [](bool good, const char* name, auto value, const char* expectation) {
+    if (!good) throw UsageError(fmt::format("generate: --{} {} should be {}.", name, value, expectation));
+  };
+  require(std::isfinite(options.temperature) && options.temperature >= 0, "temperature", options.temperature,
+          "a number from 0 (always the most likely token) upwards");
+  require(options.top_k >= 0, "top-k", options.top_k, "positive, or 0 for all tokens");
+  require(options.max_new_tokens >= 1, "max-new-tokens", options.max_new_tokens, "at least 1");
+  require(options.batch >= 1, "batch", options.batch, "at least 1");
+}
+
+std::vector<int64_t> encode_prompt(const data::Tokenizer& tokenizer, const std::string& prompt) {
+  const auto ids = tokenizer.encode(prompt, /*add_bos=*/true, /*add_eos=*/false);
+  if (ids.empty()) {
+    throw UsageError(
+        "generate: --prompt is empty and the tokenizer has no begin-of-sequence token to start with. Give a text.");
+  }
+  return {ids.begin(), ids.end()};
+}
+
+void check_length(int64_t prompt_tokens, int64_t new_tokens, int64_t positions) {
+  if (new_tokens <= positions - prompt_tokens) return;
+  throw UsageError(
+      fmt::format("generate: {} tokens of prompt and {} new ones are more than the model's {} positions. Use a shorter "
+                  "--prompt or a smaller --max-new-tokens.",
+                  prompt_tokens, new_tokens, positions));
+}
+
+std::string text_of(const data::Tokenizer& tokenizer, const std::vector<int64_t>& prompt,
+                    const std::vector<int64_t>& continuation) {
+  std::vector<data::TokenId> ids(prompt.begin(), prompt.end());
+  ids.insert(ids.end(), continuation.begin(), continuation.end());
+  return tokenizer.decode(ids, /*skip_special_tokens=*/true);
+}
+
+void generate(const train::CheckpointRun& run, const std::string& prompt, train::GenerateOptions options) {
+  check_numbers(options);
+  const auto tokenizer = data::Tokenizer::load(run.tokenizer);
+  const std::vector<int64_t> ids = encode_prompt(tokenizer, prompt);
+  const auto prompt_tokens = static_cast<int64_t>(ids.size());
+  check_length(prompt_tokens, options.max_new_tokens, train::model_positions(run));
+  const Device device = parse_device(run.config.training.device, /*local_rank=*/0);
+  const auto model = train::load_model(run, prompt_tokens + options.max_new_tokens, device);
+  options.eos_id = tokenizer.eos_id();
+  for (const auto& continuation : train::generate(*model, ids, options, device)) {
+    fmt::print("{}\n", text_of(tokenizer, ids, continuation));
+  }
+}
+
+}  // namespace
+
+int run_generate(Arguments args) {
+  std::string checkpoint, prompt;
+  train::GenerateOptions options;
+  CLI::App app(
+      "Continues a prompt with the model of a checkpoint. Prints the prompt with its continuation, once for each of "
+      "the\n"
+      "batch, without special tokens; a continuation ends at the end-of-sequence token. All options of titanium train\n"
+      "are taken too; the computation is in float32 unless --training.mixed_precision_param says otherwise, the sizes\n"
+      "come from the checkpoint's config.json unless --model.flavor is given, and the tokenizer lies in the "
+      "checkpoint's\n"
+      "folder unless --model.hf_assets_path is given.",
+      "generate");
+  app.allow_extras();
+  app.add_option("--checkpoint", checkpoint, "Folder with Hugging Face weights")->required();
+  app.add_option("--prompt", prompt, "Text to continue; BOS is put in front")->required();
+  app.add_option("--temperature", options.temperature, "0: always the most likely token")->capture_default_str();
+  app.add_option("--top-k", options.top_k, "Only the k most likely tokens; 0: all")->capture_default_str();
+  app.add_option("--max-new-tokens", options.max_new_tokens, "Length of the continuation")->capture_default_str();
+  app.add_option("--seed", options.seed, "The same seed gives the same text")->capture_default_str();
+  app.add_option("--batch", options.batch, "Number of continuations")->capture_default_str();
+  if (!parse_arguments(app, args)) return 0;
+
+  generate(train::plan_checkpoint_run(config::load_config(app.remaining()), checkpoint), prompt, options);
+  return 0;
+}
+
+}  // namespace titanium::cli
