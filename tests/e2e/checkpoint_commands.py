@@ -75,8 +75,8 @@ class Eval(Commands):
 
     def test_wrong_command_lines_are_refused(self):
         self.refused("--checkpoint is required", "eval", "--tokens", "x.json")
-        self.refused("[input]", "eval", "--checkpoint", self.model)
-        self.refused("[input]", *self.tokens([[1, 2]]), "--text", "x.jsonl")
+        self.refused("Exactly 1 option from [--text,--tokens] is required", "eval", "--checkpoint", self.model)
+        self.refused("Exactly 1 option from [--text,--tokens] is required", *self.tokens([[1, 2]]), "--text", "x.jsonl")
         self.refused("--training.seqlen", *self.tokens([[1, 2]]), "--training.seqlen=8")
         self.refused("not available yet: parallelism.tensor_parallel_degree = 2", *self.tokens([[1, 2]]),
                      "--parallelism.tensor_parallel_degree=2")

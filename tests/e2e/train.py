@@ -146,7 +146,7 @@ class Train(unittest.TestCase):
         self.refused("training.stepz", "--training.stepz=3")
         self.refused("not available yet: parallelism.tensor_parallel_degree = 2", "--parallelism.tensor_parallel_degree=2")
         self.refused("no-tokenizer", f"--model.hf_assets_path={self.folder / 'no-tokenizer'}")
-        self.refused("training.global_batch_size = 12 is not a multiple", "--training.global_batch_size=12")
+        self.refused("training.global_batch_size = 12 is not divisible by 8", "--training.global_batch_size=12")
         self.refused("model.name", "--model.name=lama3")
 
     def test_the_memory_plan_is_printed_without_training(self):

@@ -209,7 +209,7 @@ TEST_F(ConfigJson, DamagedFilesAreReadOrRefused) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(std::atoi(seconds));
     while (std::chrono::steady_clock::now() < end) round();
   } else {
-    for (int i = 0; i < 3000; ++i) round();
+    for (int i = 0; i < 1500; ++i) round();
   }
 }
 
