@@ -2,6 +2,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
+#include "titanium/base/heap.h"
 #include "titanium/base/log.h"
 #include "titanium/config/availability.h"
 #include "titanium/config/dump.h"
@@ -100,6 +101,7 @@ void train(const config::LoadedConfig& loaded, const std::atomic<bool>& stop_req
     return;
   }
   const Device device = parse_device(config.training.device, /*local_rank=*/0);
+  if (device.is_cpu()) keep_freed_memory();
   MemoryMonitor monitor(device);
   log_info("{}", monitor.capacity_line());
   TrainState run = build_train_state(config, device);
