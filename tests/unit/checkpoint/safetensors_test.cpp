@@ -4,6 +4,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/checkpoint/safetensors_reader.h"
@@ -14,15 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An empty folder of the running test.
-fs::path test_folder() {
-  const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-  const fs::path folder =
-      fs::path(::testing::TempDir()) / fmt::format("{}.{}.{}", info->test_suite_name(), info->name(), ::getpid());
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  return folder;
-}
+using test::test_folder;
 
 std::string file_of(std::string_view header, std::string_view data) {
   const uint64_t length = header.size();

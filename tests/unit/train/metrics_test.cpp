@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/base/log.h"
@@ -13,13 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path test_folder() {
-  const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-  const fs::path folder =
-      fs::path(::testing::TempDir()) / fmt::format("{}.{}.{}", info->test_suite_name(), info->name(), ::getpid());
-  fs::remove_all(folder);
-  return folder;
-}
+using test::test_folder;
 
 // A run whose clock and memory the test sets.
 struct TimedRun {
@@ -134,7 +129,7 @@ TEST(Metrics, OtherRanksWriteNoFiles) {
   TimedRun run(options);
   run.now += 1;
   run.metrics.log(results_of(1));
-  EXPECT_FALSE(fs::exists(folder));
+  EXPECT_TRUE(fs::is_empty(folder));
 }
 
 TEST(Metrics, TensorBoardFilesLieInAFolderNamedByTheMinuteAndTheRank) {
