@@ -141,6 +141,6 @@ titanium_setup() {
     echo "$key" >"$stamp"
   fi
   # Silent when there is nothing to do.
-  ninja -C "$build" "${2:-all}" | { grep -v -E '^ninja: (Entering|no work)|Re-checking globbed' || true; } >&2 ||
+  ninja -C "$build" "${2:-all}" | { grep --line-buffered -v -E '^ninja: (Entering|no work)|Re-checking globbed' || true; } >&2 ||
     fail "the build failed; the compiler's message above says why"
 }

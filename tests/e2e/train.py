@@ -121,7 +121,7 @@ class Train(unittest.TestCase):
             if " step:  2 " in line:
                 process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(), 0)
-        self.assertRegex("".join(output[-2:]), r"WARNING - Stopped by a signal after step \d+\n.*Training completed\n")
+        self.assertRegex(output[-1], r"WARNING - Stopped by a signal after step \d+\n$")
         self.assertGreaterEqual(len(self.metrics()), 2)
 
     def test_weights_of_a_hugging_face_folder_start_the_run(self):

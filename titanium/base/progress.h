@@ -7,8 +7,9 @@
 
 namespace titanium {
 
-// One piece of work of a known size. Not thread-safe. Writes at most ten times a second on a terminal, else a line for
-// every tenth of the work; the last state is always written, and an unfinished bar is ended by the destructor.
+// One piece of work of a known size. Not thread-safe. Work that is done within a second is not worth a word; after that
+// the class writes at most ten times a second on a terminal, else a line for every tenth of the work. The last state is
+// written then, and an unfinished bar is ended by the destructor.
 class Progress {
  public:
   Progress(std::string label, int64_t total);
@@ -28,7 +29,7 @@ class Progress {
   int64_t done_ = 0;
   bool terminal_;
   int64_t written_tenths_ = -1;
-  std::chrono::steady_clock::time_point next_write_;
+  std::chrono::steady_clock::time_point next_write_;  // first a second after the construction
   bool bar_open_ = false;
 };
 
