@@ -85,6 +85,13 @@ TEST_F(GpuOperators, CausalAttentionMatchesTheDefinition) {
 TEST_F(GpuOperators, GroupedAttentionMatchesTheDefinition) { check_attention(gpu_, 256, 8, 2, 128, false); }
 TEST_F(GpuOperators, AttentionInsideDocumentsMatchesTheDefinition) { check_attention(gpu_, 256, 8, 2, 64, true); }
 
+TEST_F(GpuOperators, AttentionInFloatMatchesTheCpu) {
+  const Tensor q = random_tensor({2, 40, 8, 32}), k = random_tensor({2, 40, 2, 32}), v = random_tensor({2, 40, 2, 32});
+  const Tensor on_gpu = attention(q.to(gpu_), k.to(gpu_), v.to(gpu_), nullptr);
+  EXPECT_TRUE(on_gpu.is_contiguous());
+  EXPECT_CLOSE(on_gpu, attention(q, k, v, nullptr), 10 * tolerance(at::kFloat));
+}
+
 TEST_F(GpuOperators, NormQkvRopeMatchesTheCpu) {
   const int64_t dim = 256, head_dim = 64, seq_len = 32;
   Pair norm({dim}, gpu_, 1), wq({256, dim}, gpu_, 0.1), wk({128, dim}, gpu_, 0.1), wv({128, dim}, gpu_, 0.1);

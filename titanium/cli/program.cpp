@@ -53,6 +53,15 @@ int run_program(const std::vector<std::string>& args) {
   } catch (const UsageError& error) {
     fmt::print(stderr, "titanium: {}\n", error.what());
     return 2;
+  } catch (const c10::OutOfMemoryError& error) {
+    fmt::print(stderr,
+               "titanium: the GPU is out of memory. Use activation_checkpoint.mode = \"full\", a smaller "
+               "training.local_batch_size or training.seq_len, or training.dtype = \"bfloat16\". ({})\n",
+               error.what_without_backtrace());
+    return 1;
+  } catch (const c10::Error& error) {
+    fmt::print(stderr, "titanium: {}\n", error.what_without_backtrace());
+    return 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "titanium: {}\n", error.what());
     return 1;

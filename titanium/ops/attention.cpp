@@ -211,7 +211,7 @@ Tensor attention_by_definition(const Tensor& q, const Tensor& k, const Tensor& v
   const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
   const Tensor scores = (at::matmul(prepared(q), prepared(k).transpose(2, 3)) * scale)
                             .masked_fill(visible.logical_not(), -std::numeric_limits<double>::infinity());
-  return heads_first(at::matmul(at::softmax(scores, -1), prepared(v))).to(q.scalar_type());
+  return heads_first(at::matmul(at::softmax(scores, -1), prepared(v))).contiguous().to(q.scalar_type());
 }
 
 }  // namespace titanium::ops

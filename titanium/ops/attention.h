@@ -24,7 +24,8 @@ using DocumentsPtr = std::shared_ptr<const Documents>;  // null: the whole row i
 // Cuts [B, S] token ids, which lie on the CPU, into documents.
 DocumentsPtr find_documents(std::span<const int64_t> tokens, int64_t seq_len, int64_t eos_id, Device device);
 
-// Causal attention, inside documents if given. q is [B, S, H, E], k and v [B, S, K, E]; the result is [B, S, H, E].
+// Causal attention, inside documents if given. q is [B, S, H, E], k and v [B, S, K, E]; the result is
+// [B, S, H, E], contiguous.
 // Softmax scale 1/sqrt(E). Picks the best path that the device and dtype have; saves q, k, v, the output and its
 // log-sum-exp.
 Tensor attention(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& v_BSKE, const DocumentsPtr& documents);

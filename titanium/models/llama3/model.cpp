@@ -66,7 +66,7 @@ Tensor TransformerBlock::decode(const Tensor& x_TD, const Tensor& rope_table, nn
                                                    attention_.wk.weight, attention_.wv.weight, head_dim_, rope_table});
   const auto [k_BSKE, v_BSKE] = cache.append(layer_, fresh.k_BSKE, fresh.v_BSKE);
   const Tensor mixed_BSHE = ops::attention_by_definition(fresh.q_BSHE, k_BSKE, v_BSKE, nullptr);
-  const Tensor mixed_TD = mixed_BSHE.reshape({x_TD.size(0), -1});
+  const Tensor mixed_TD = mixed_BSHE.view({x_TD.size(0), -1});
   return feed_forward_half(ops::linear_residual(mixed_TD, attention_.wo.weight, x_TD));
 }
 
