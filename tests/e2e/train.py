@@ -155,7 +155,7 @@ class Train(unittest.TestCase):
         self.assertNotIn("Training starts", output)
 
     def test_the_debug_model_learns(self):
-        self.train("--training.steps=200", "--metrics.log_freq=10", "--training.local_batch_size=4",
+        self.train("--training.steps=100", "--metrics.log_freq=10", "--training.local_batch_size=2",
                    "--training.mixed_precision_param=float32", "--optimizer.lr=2e-3", "--lr_scheduler.warmup_steps=10",
                    "--activation_checkpoint.mode=none")
         records = self.metrics()
