@@ -31,6 +31,15 @@ TEST_F(GpuTraining, LossesAgreeWithTheCpu) {
   EXPECT_LT(gpu.back(), gpu.front() - 1);
 }
 
+TEST_F(GpuTraining, LossesInFloatAgreeWithTheCpu) {
+  JobConfig config = debug_config();
+  config.training.mixed_precision_param = "float32";
+  config.training.steps = 5;
+  const std::vector<double> gpu = losses(config, gpu_), cpu = losses(config, at::kCPU);
+  for (size_t step = 0; step < gpu.size(); ++step)
+    EXPECT_NEAR(gpu[step], cpu[step], 1e-4 * cpu[step]) << "step " << step + 1;
+}
+
 TEST_F(GpuTraining, LossesInsideDocumentsAgreeWithTheCpu) {
   JobConfig config = debug_config();
   config.model.flavor = "debugmodel_varlen_attn";

@@ -43,7 +43,8 @@ Tensor rope_table(int64_t head_dim, int64_t positions, double theta, const std::
 
 Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse) {
   const auto sizes = x_BSHE.sizes();
-  const Tensor pairs = at::view_as_complex(x_BSHE.to(at::kFloat).reshape({sizes[0], sizes[1], sizes[2], -1, 2}));
+  const Tensor pairs =
+      at::view_as_complex(x_BSHE.to(at::kFloat).contiguous().reshape({sizes[0], sizes[1], sizes[2], -1, 2}));
   const Tensor table = (inverse ? table_SE.conj() : table_SE).unsqueeze(1);
   return at::view_as_real(pairs * table).flatten(3).to(x_BSHE.scalar_type());
 }

@@ -20,7 +20,8 @@ struct RopeScaling {
 Tensor rope_table(int64_t head_dim, int64_t positions, double theta, const std::optional<RopeScaling>& scaling,
                   Device device);
 
-// Rotates x [B, S, H, E] by the table's rows [S, E/2]; `inverse` rotates back (the backward). Computes in fp32.
+// Rotates x [B, S, H, E] by the table's rows [S, E/2]; `inverse` rotates back (the backward). Computes in
+// fp32; x may have any strides.
 Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse = false);
 
 }  // namespace titanium::ops

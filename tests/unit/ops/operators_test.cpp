@@ -86,6 +86,12 @@ TEST(Operators, RopeRotatesByTheTextbookFormulaAndBack) {
   EXPECT_CLOSE(apply_rope(y, table, /*inverse=*/true), x, tolerance(at::kFloat));
 }
 
+TEST(Operators, RopeTakesAnyStrides) {
+  const Tensor table = rope_table(8, 5, 10000, std::nullopt, at::kCPU);
+  const Tensor x = random_tensor({2, 8, 3, 5}).transpose(1, 3);  // the head dim is not the inner one
+  EXPECT_TRUE(at::equal(apply_rope(x, table), apply_rope(x.contiguous(), table)));
+}
+
 TEST(Operators, NormQkvRopeMatchesAten) {
   const int64_t batch = 2, seq_len = 5, dim = 32, head_dim = 8;
   Weight norm({dim}, 1.0), wq({32, dim}), wk({16, dim}), wv({16, dim});
