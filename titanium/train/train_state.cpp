@@ -13,16 +13,10 @@
 namespace titanium::train {
 namespace {
 
+// config::check_world_size has made sure that it divides.
 int64_t accumulation_steps(const config::Training& training, int64_t data_parallel_ranks) {
-  const int64_t per_pass = training.local_batch_size * data_parallel_ranks;
   if (training.global_batch_size == -1) return 1;
-  if (training.global_batch_size < per_pass || training.global_batch_size % per_pass != 0) {
-    throw UsageError(fmt::format(
-        "training.global_batch_size = {} is not a multiple of local_batch_size x data-parallel ranks = {} x {}. "
-        "Use a multiple of {}, or -1.",
-        training.global_batch_size, training.local_batch_size, data_parallel_ranks, per_pass));
-  }
-  return training.global_batch_size / per_pass;
+  return training.global_batch_size / (training.local_batch_size * data_parallel_ranks);
 }
 
 optim::LrSchedule build_schedule(const JobConfig& config) {

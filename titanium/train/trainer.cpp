@@ -94,6 +94,7 @@ void train_to_the_end(TrainState& run, Metrics& metrics, const std::atomic<bool>
 
 void train(const config::LoadedConfig& loaded, const std::atomic<bool>& stop_requested) {
   config::refuse_unavailable_options(loaded);
+  config::check_world_size(loaded, /*world_size=*/1);
   announce(loaded);
   const JobConfig& config = loaded.config;
   if (config.memory_estimation.enable) {
