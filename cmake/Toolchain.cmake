@@ -19,6 +19,7 @@ add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess> -ffp-contract=of
 set(TITANIUM_WARNINGS -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-missing-field-initializers)
 
 if(TITANIUM_SANITIZE)
+  list(APPEND TITANIUM_WARNINGS -Wno-maybe-uninitialized)  # gcc warns falsely about instrumented standard headers
   add_compile_options(-fsanitize=${TITANIUM_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TITANIUM_SANITIZE})
 endif()
