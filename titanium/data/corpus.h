@@ -22,8 +22,8 @@ namespace titanium::data {
 using Encoder = std::function<std::vector<int32_t>(std::string_view text)>;
 
 struct CorpusOptions {
-  std::string name{};  // for messages
-  std::filesystem::path path{};
+  std::string name;  // for messages
+  std::filesystem::path path;
   std::string text_field = "text";
   bool skip_bad_records = false;
   int64_t streams = 256;

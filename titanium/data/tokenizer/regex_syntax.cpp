@@ -17,7 +17,7 @@ constexpr std::string_view kOnigurumaWordExtras = "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-
 
 bool compiles(const std::string& pattern) {
   try {
-    Regex{pattern};
+    [[maybe_unused]] const Regex compiled(pattern);
     return true;
   } catch (const Error&) {
     return false;
@@ -48,9 +48,9 @@ std::string property_members(std::string_view name) {
       }
     }
   }
-  const std::string script = fmt::format("\\p{{sc:{}}}", name);
+  std::string script = fmt::format("\\p{{sc:{}}}", name);
   if (compiles(script)) return script;
-  const std::string property = fmt::format("\\p{{{}}}", name);
+  std::string property = fmt::format("\\p{{{}}}", name);
   TI_CHECK(compiles(property), "the regular expression names an unknown character property \\p{{{}}}.", name);
   return property;
 }
