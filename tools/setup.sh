@@ -85,7 +85,7 @@ find_torch() {
     echo "$TITANIUM_TORCH_DIR"
     return
   fi
-  python3 - <<'PY' 2>/dev/null
+  python3 - <<'PY' 2>/dev/null || true
 import importlib.metadata, pathlib
 if importlib.metadata.version("torch").split("+")[0] == "2.11.0":
     folder = pathlib.Path(importlib.metadata.distribution("torch").locate_file("torch"))
@@ -106,7 +106,7 @@ configure() {
   install_packages "${packages[@]}"
 
   venv=$(deps_dir)
-  torch=$(find_torch || true)
+  torch=$(find_torch)
   if [ "${TITANIUM_CUDA:-auto}" != off ]; then
     nvcc=$(find_nvcc)
     if [ -z "$nvcc" ] && has_gpu_driver; then
