@@ -1,11 +1,11 @@
-# titanium_layer(name [DEPENDS layers...] [LINK libraries...] [TORCH] [CUDA])
+# titanium_layer(name [DEPENDS layers...] [LINK libraries...] [TORCH] [CUDA] [C10D])
 #
 # One static library per folder of titanium/: all its .cpp files. Files in a `cuda/` subfolder are built where there is a
 # CUDA compiler, files in a `no_cuda/` subfolder where there is none: back ends are chosen when linking. Layers with TORCH
 # share one precompiled header, the others another. A layer without sources yet is an interface.
 
 function(titanium_layer name)
-  cmake_parse_arguments(layer "TORCH;CUDA" "" "DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(layer "TORCH;CUDA;C10D" "" "DEPENDS;LINK" ${ARGN})
   set(folder ${PROJECT_SOURCE_DIR}/titanium/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
@@ -31,6 +31,10 @@ function(titanium_layer name)
     titanium_share_header(titanium_${name} ${PROJECT_SOURCE_DIR}/titanium/tensor/precompiled.h titanium_tensor)
   else()
     titanium_share_header(titanium_${name} ${PROJECT_SOURCE_DIR}/titanium/base/precompiled.h titanium_base)
+  endif()
+  if(layer_C10D)
+    # The wheel has c10d's headers and libraries, but Gloo's headers come from Debian. Which back ends it was built with:
+    target_compile_definitions(titanium_${name} PRIVATE USE_C10D_GLOO $<$<BOOL:${TITANIUM_CUDA}>:USE_C10D_NCCL>)
   endif()
   if(layer_CUDA AND TITANIUM_CUDA)
     file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${folder}/cuda/*.cu)
