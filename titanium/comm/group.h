@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "titanium/tensor/tensor.h"
 
@@ -11,7 +12,7 @@ namespace titanium::comm {
 
 enum class Reduce { kSum, kMax, kAvg };
 
-// One collective under way. It keeps its tensors alive; they may not be touched before `wait`.
+// One collective under way. It keeps its tensors alive; they may not be touched before `wait`. Its group outlives it.
 class PendingWork {
  public:
   virtual ~PendingWork() = default;
@@ -23,20 +24,25 @@ using Work = std::unique_ptr<PendingWork>;
 
 // All members of a group call the same collectives in the same order with the same sizes and dtypes. Tensors are
 // contiguous, on the CPU or on this rank's GPU. What the current stream has queued before the call is seen by the
-// collective. Dtypes: float64, float32, bfloat16, float16, int64, int32, uint8.
+// collective. Autograd sees nothing of it: results do not count as changes in place. Dtypes: float64, float32,
+// bfloat16, float16, int64, int32, uint8.
 //
 // The public functions remember every collective (flight_recorder.h) and turn failures of the back end into CommError,
 // which names rank, collective, axis and step; back ends implement the protected ones.
 class Group {
  public:
+  // `rank` of `size`, which are also the ranks of the world.
   Group(std::string axis, int rank, int size);
+  // `members[rank]` is this process; the members are ranks of the world.
+  Group(std::string axis, int rank, std::vector<int> members);
   virtual ~Group() = default;
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
   const std::string& axis() const { return axis_; }
   int rank() const { return rank_; }  // of this process, within the group
-  int size() const { return size_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  const std::vector<int>& members() const { return members_; }  // ranks of the world
 
   // In place.
   [[nodiscard]] Work all_reduce(const Tensor& tensor, Reduce op);
@@ -65,9 +71,12 @@ class Group {
   virtual void run_barrier() = 0;
 
  private:
+  template <typename Start>
+  Work recorded(const char* name, const Tensor& largest, const Start& start);
+
   std::string axis_;
   int rank_;
-  int size_;
+  std::vector<int> members_;
 };
 
 using GroupPtr = std::shared_ptr<Group>;

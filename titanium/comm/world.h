@@ -26,6 +26,10 @@ class World {
 
   // For everything from now on, in all groups.
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
+
+  // Tells all other processes that this one cannot go on and why, so that they end too instead of waiting for it. Does
+  // nothing where all ranks live in one process.
+  virtual void report_failure(const std::string& reason) = 0;
 };
 
 // Any number of ranks in one process, of which this is `rank`: collectives end at once. Results have the right shapes;
