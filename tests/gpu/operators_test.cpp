@@ -125,8 +125,8 @@ TEST_F(GpuOperators, EmbeddingAndHeadLossMatchTheCpu) {
                labels = at::randint(vocabulary, {tokens}, at::kLong);
   labels.narrow(0, 10, 100).fill_(kIgnoreIndex);
   const double scale = 1.0 / (tokens - 100);
-  const Tensor cpu = head_loss(embedding(ids, table.cpu, at::kFloat), head.cpu, labels, scale);
-  const Tensor gpu = head_loss(embedding(ids.to(gpu_), table.gpu, at::kBFloat16), head.gpu, labels.to(gpu_), scale);
+  const Tensor cpu = head_loss(embedding(ids, table.cpu, at::kFloat), {head.cpu}, labels, scale);
+  const Tensor gpu = head_loss(embedding(ids.to(gpu_), table.gpu, at::kBFloat16), {head.gpu}, labels.to(gpu_), scale);
   cpu.backward();
   gpu.backward();
   EXPECT_NEAR(gpu.item<double>(), cpu.item<double>(), 1e-3 * cpu.item<double>());

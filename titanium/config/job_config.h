@@ -95,7 +95,7 @@ struct Training {
   DataLoader dataloader;
   bool skip_bad_records = false;    // own
   std::string text_field = "text";  // own
-  int64_t data_streams = 256;       // own: a power of two
+  int64_t data_streams = 256;       // own
   std::string device = "auto";      // own: auto, cpu or cuda
   // Flux extension.
   double classifier_free_guidance_prob = 0.0;
@@ -110,6 +110,9 @@ struct Parallelism {
   int64_t tensor_parallel_degree = 1;
   bool disable_loss_parallel = false;
   bool enable_async_tensor_parallel = false;
+  int64_t ddp_bucket_mb = 100;
+  bool fsdp_reduce_once = false;
+  bool fsdp_on_one_rank = false;
   int64_t pipeline_parallel_degree = 1;
   std::optional<std::vector<Names>> module_fqns_per_model_part;
   int64_t pipeline_parallel_first_stage_less_layers = 1;
@@ -211,6 +214,7 @@ struct Comm {
   std::string save_traces_folder = "comm_traces";
   std::string save_traces_file_prefix = "rank_";
   std::string mode = "default";
+  std::string backend = "auto";
 };
 
 struct MemoryEstimation {
@@ -249,7 +253,7 @@ struct Validation {
   int64_t freq = 10;
   int64_t steps = -1;  // -1: the whole set
   DataLoader dataloader;
-  int64_t data_streams = 16;  // own: a power of two
+  int64_t data_streams = 16;  // own
   // Flux extension.
   bool enable_classifier_free_guidance = false;
   double classifier_free_guidance_scale = 5.0;

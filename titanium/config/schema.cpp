@@ -156,9 +156,10 @@ void declare_training(Schema& schema) {
       .own();
   training.option("text_field", &Training::text_field, "Field of a record that holds the text.").own();
   training
-      .option("data_streams", &Training::data_streams,
-              "Logical streams that documents are dealt to, a power of two. The order of samples depends on it and not "
-              "on the number of ranks.")
+      .option(
+          "data_streams", &Training::data_streams,
+          "Logical streams that documents are dealt to. The order of samples depends on it and not on the number of "
+          "data-parallel ranks, which must divide it.")
       .at_least(1)
       .at_most(65536)
       .own();
@@ -196,6 +197,22 @@ void declare_degrees(Section<Parallelism>& parallelism) {
                      "Gather the logits of tensor-parallel ranks before the loss.");
   parallelism.option("enable_async_tensor_parallel", &Parallelism::enable_async_tensor_parallel,
                      "Overlap the collectives of tensor parallelism with its matrix products.");
+  parallelism
+      .option(
+          "ddp_bucket_mb", &Parallelism::ddp_bucket_mb,
+          "Gradients that replicas sum at a time without sharding, in MB: a bucket travels while the backward goes on.")
+      .at_least(1)
+      .own();
+  parallelism
+      .option("fsdp_reduce_once", &Parallelism::fsdp_reduce_once,
+              "Sum the gradients of accumulation steps locally and reduce them once a step, at the price of the memory "
+              "of whole gradients in fp32.")
+      .own();
+  parallelism
+      .option("fsdp_on_one_rank", &Parallelism::fsdp_on_one_rank,
+              "Gather and reduce although there is only one rank to share with: shows what sharding itself costs, and "
+              "lets one GPU offload.")
+      .own();
 }
 
 void declare_pipeline(Section<Parallelism>& parallelism) {
@@ -384,6 +401,11 @@ void declare_comm(Schema& schema) {
   comm.option("save_traces_file_prefix", &Comm::save_traces_file_prefix, "Beginning of the names of its dumps.");
   comm.option("mode", &Comm::mode, "Real communication, or one process that simulates the others.")
       .one_of({"default", "fake_backend", "local_tensor"});
+  comm.option("backend", &Comm::backend,
+              "What carries the collectives. auto: NCCL between GPUs, Gloo between CPUs. gloo: also between GPUs, over "
+              "host memory; several ranks may then share a GPU.")
+      .one_of({"auto", "nccl", "gloo"})
+      .own();
 }
 
 void declare_memory_estimation(Schema& schema) {
@@ -476,7 +498,7 @@ void declare_validation(Schema& schema) {
   validation.option("seq_len", &Validation::seq_len, "Tokens per sample.").at_least(1);
   validation.option("freq", &Validation::freq, "Training steps between validations.").at_least(1);
   validation.option("steps", &Validation::steps, "Steps of a validation. -1: the whole set.").at_least(1).or_also(-1);
-  validation.option("data_streams", &Validation::data_streams, "As training.data_streams, a power of two.")
+  validation.option("data_streams", &Validation::data_streams, "As training.data_streams.")
       .at_least(1)
       .at_most(65536)
       .own();

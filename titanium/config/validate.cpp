@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <bit>
 #include <limits>
 #include <set>
 
@@ -182,12 +181,11 @@ void check_profiling(const Profiling& profiling, Problems& problems) {
                                   profiling.profile_freq, needed, needed)});
 }
 
-void check_streams(const char* option, int64_t streams, Problems& problems) {
-  if (std::has_single_bit(static_cast<uint64_t>(streams))) return;
-  problems.push_back(
-      {{option},
-       fmt::format("{} = {} must be a power of two. Use {} or {}.", option, streams,
-                   std::bit_floor(static_cast<uint64_t>(streams)), std::bit_ceil(static_cast<uint64_t>(streams)))});
+void check_streams(const char* option, int64_t streams, int64_t readers, Problems& problems) {
+  if (streams % readers == 0) return;
+  problems.push_back({{option, "parallelism.data_parallel_replicate_degree", "parallelism.data_parallel_shard_degree"},
+                      fmt::format("{} = {} cannot be shared evenly by {} data-parallel ranks. Use {}.", option, streams,
+                                  readers, nearest_multiples(streams, readers))});
 }
 
 }  // namespace
@@ -200,15 +198,18 @@ std::vector<Problem> validate(const JobConfig& config, std::optional<int64_t> wo
   check_quantization(config, problems);
   check_seq_len("training.seq_len", config.training.seq_len, degrees, problems);
   check_batch(config, shards, problems);
-  check_streams("training.data_streams", config.training.data_streams, problems);
+  const int64_t readers = product({degrees.data_parallel_replicate_degree, shards.value_or(1)});
+  check_streams("training.data_streams", config.training.data_streams, readers, problems);
   if (world_size) check_world(degrees, *world_size, *shards, problems);
   check_experts(degrees, shards, problems);
   check_pipeline(config, problems);
   check_loading(config.checkpoint, problems);
   check_saving(config, problems);
   check_recomputation(config.activation_checkpoint, problems);
-  if (config.validation.enable) check_seq_len("validation.seq_len", config.validation.seq_len, degrees, problems);
-  check_streams("validation.data_streams", config.validation.data_streams, problems);
+  if (config.validation.enable) {
+    check_seq_len("validation.seq_len", config.validation.seq_len, degrees, problems);
+    check_streams("validation.data_streams", config.validation.data_streams, readers, problems);
+  }
   return problems;
 }
 

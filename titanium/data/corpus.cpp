@@ -14,16 +14,22 @@ constexpr int64_t kBadRecordsPerLogLine = 1000;
 
 CorpusOptions checked(CorpusOptions options) {
   const int64_t streams = options.streams;
-  if (streams < 1 || streams > kMaxStreams || !std::has_single_bit(static_cast<uint64_t>(streams)))
+  if (streams < 1 || streams > kMaxStreams)
     throw UsageError(
-        fmt::format("training.data_streams = {} is not a power of two from 1 to {}. Use 256.", streams, kMaxStreams));
+        fmt::format("training.data_streams = {} is not a number from 1 to {}. Use 256.", streams, kMaxStreams));
   if (options.ranks < 1 || streams % options.ranks != 0)
     throw UsageError(fmt::format(
-        "training.data_streams = {} cannot be shared evenly by {} data-parallel ranks. Use a number of ranks that "
-        "divides it.",
+        "training.data_streams = {} cannot be shared evenly by {} data-parallel ranks. Use a multiple of the number of "
+        "ranks.",
         streams, options.ranks));
   TI_ASSERT(options.rank >= 0 && options.rank < options.ranks, "rank {} of {}", options.rank, options.ranks);
   return options;
+}
+
+int64_t largest_divisor_up_to(int64_t number, int64_t limit) {
+  int64_t divisor = std::min(number, limit);
+  while (number % divisor != 0) --divisor;
+  return divisor;
 }
 
 }  // namespace
@@ -39,10 +45,10 @@ Corpus::Corpus(CorpusOptions options, Encoder encoder)
   const int64_t records = source_.count_up_to(options_.streams);
   TI_CHECK(records > 0, "Dataset {} at {} has no records. Name a file or folder that has some.", options_.name,
            options_.path.string());
-  streams_ = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(records)));
-  TI_CHECK(streams_ >= options_.ranks,
-           "Dataset {} has {} records, enough for {} data streams, but {} data-parallel ranks need one each. Use more "
-           "data or fewer ranks.",
+  streams_ = largest_divisor_up_to(options_.streams, records);
+  TI_CHECK(streams_ % options_.ranks == 0,
+           "Dataset {} has {} records, enough for {} data streams, but {} data-parallel ranks need the same number of "
+           "streams each. Use more data or fewer ranks.",
            options_.name, records, streams_, options_.ranks);
 }
 

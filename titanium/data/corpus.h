@@ -1,14 +1,15 @@
 // A data set as canonical streams of token documents.
 //
 // Note [Canonical streams]
-// Record d of the data set, bad records included, belongs to stream d mod S. S is a power of two that is fixed for a
-// run (training.data_streams), so it does not depend on how many ranks read. Each stream packs its own documents into
-// samples, and sample i of the run is the next one of stream i mod S. Rank r of R owns the streams s with s mod R = r,
-// for any R that divides S: it delivers samples r, r + R, r + 2R, ..., reads and tokenises only documents of its own,
-// and a run may go on with another R because a position belongs to a stream, not to a rank.
+// Record d of the data set, bad records included, belongs to stream d mod S. S is fixed for a run
+// (training.data_streams; a power of two has the most divisors), so it does not depend on how many ranks read. Each
+// stream packs its own documents into samples, and sample i of the run is the next one of stream i mod S. Rank r of R
+// owns the streams s with s mod R = r, for any R that divides S: it delivers samples r, r + R, r + 2R, ..., reads and
+// tokenises only documents of its own, and a run may go on with another R because a position belongs to a stream, not
+// to a rank.
 //
-// A data set with N < S records would leave streams without any. Then the number of streams is the largest power of two
-// that is at most N. That follows from the data alone, so all ranks come to the same number.
+// A data set with N < S records would leave streams without any. Then the number of streams is the largest divisor
+// of S that is at most N. That follows from the data alone, so all ranks come to the same number.
 #pragma once
 
 #include <atomic>
@@ -41,8 +42,8 @@ class Corpus {
     Anchor entrance;
   };
 
-  // Reads as far as is needed to know that every stream has a record. Throws UsageError when `streams` is not a power
-  // of two or `ranks` does not divide it, Error when the data cannot be read, has no records, or too few for `ranks`.
+  // Reads as far as is needed to know that every stream has a record. Throws UsageError when `ranks` does not
+  // divide `streams`, Error when the data cannot be read, has no records, or too few for `ranks`.
   Corpus(CorpusOptions options, Encoder encoder);
 
   // The tokens of an owned record; nothing behind the last record. Throws BadRecord unless bad records are skipped.

@@ -5,7 +5,10 @@
 #include "titanium/nn/block_saves.h"
 #include "titanium/nn/kv_cache.h"
 #include "titanium/nn/module.h"
+#include "titanium/nn/unit.h"
 #include "titanium/ops/attention.h"
+#include "titanium/ops/row_exchange.h"
+#include "titanium/parallel/tensor_parallel.h"
 
 namespace titanium::models {
 
@@ -24,19 +27,26 @@ class LanguageModel : public nn::Module {
  public:
   // Fills all parameters from the model's initial distribution.
   virtual void init_weights(uint64_t seed) = 0;
-  // Builds tables that are not parameters (rope) on the device of the parameters; call after `materialize`.
-  virtual void build_buffers() = 0;
+  // Builds tables that are not parameters (rope) on the device of the computation.
+  virtual void build_buffers(Device device) = 0;
 
   // scale * the summed cross-entropy of labels [B, S] (ops::kIgnoreIndex does not count), fp64. See ops::head_loss.
   virtual Tensor loss(const TokenBatch& batch, const Tensor& labels_BS, double scale) = 0;
-  // [B, S, V]
+  // [B, S, V]; on one rank.
   virtual Tensor logits(const TokenBatch& batch) = 0;
   // Appends tokens [B, S] to what the cache holds and returns the logits of the last one, [B, V].
   virtual Tensor decode(const Tensor& tokens_BS, nn::KvCache& cache) = 0;
-  virtual nn::KvCache make_cache(int64_t batch, int64_t max_tokens) const = 0;
+  virtual nn::KvCache make_cache(int64_t batch, int64_t max_tokens) const = 0;  // after build_buffers
 
-  // Copies the parameter's value out of Hugging Face weights, under their name and in our layout.
+  // Copies the parameter's shard out of Hugging Face weights, under their name and in our layout.
   virtual void load_hugging_face_tensor(Parameter& parameter, const checkpoint::SafetensorsReader& weights) const = 0;
+
+  // Parallelism is applied from outside, through these.
+  virtual std::vector<nn::Unit*> units() = 0;  // in the order of the forward; every parameter is in one of them
+  virtual const parallel::TensorParallelPlan& tensor_parallel_plan() const = 0;
+  // Throws UsageError if the model cannot be cut into `degree` parts.
+  virtual void check_tensor_parallel(int64_t degree) const = 0;
+  virtual void set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) = 0;
 
   virtual int64_t block_count() const = 0;
   virtual void set_block_saves(int64_t block, nn::BlockSaves saves) = 0;

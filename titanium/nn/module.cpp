@@ -4,8 +4,8 @@ namespace titanium::nn {
 
 std::vector<Parameter*> Module::parameters() const { return parameters_; }
 
-void Module::materialize(Dtype dtype, Device device) {
-  for (Parameter* parameter : parameters_) parameter->materialize(dtype, device);
+void Module::materialize(Dtype dtype, Device device, bool pinned) {
+  for (Parameter* parameter : parameters_) parameter->materialize(dtype, device, pinned);
 }
 
 void Module::add(const Module& child) {

@@ -20,7 +20,7 @@ class Module {
   std::vector<Parameter*> parameters() const;
 
   // Allocates every parameter, uninitialised.
-  void materialize(Dtype dtype, Device device);
+  void materialize(Dtype dtype, Device device, bool pinned = false);
 
  protected:
   void add(Parameter& parameter) { parameters_.push_back(&parameter); }

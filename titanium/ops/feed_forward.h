@@ -1,7 +1,7 @@
 // The feed-forward half of a block as one node: h + w2(silu(w1 n) * (w3 n)) with n = rms_norm(h).
 #pragma once
 
-#include "titanium/ops/record.h"
+#include "titanium/ops/row_exchange.h"
 #include "titanium/tensor/parameter.h"
 
 namespace titanium::ops {
@@ -12,6 +12,7 @@ struct FeedForwardArgs {
   Parameter& w1;
   Parameter& w2;
   Parameter& w3;
+  RowExchange& exchange = all_rows_here();
 };
 
 // What the node keeps besides h and the norm's rstd. Both give the same bits.
@@ -20,6 +21,7 @@ enum class FeedForwardSaves {
   kNothing,    // the two products are recomputed as well
 };
 
-Tensor feed_forward(const Tensor& h_TD, const FeedForwardArgs& args, FeedForwardSaves saves);
+// h and the result are this rank's rows.
+Tensor feed_forward(const Tensor& h_tD, const FeedForwardArgs& args, FeedForwardSaves saves);
 
 }  // namespace titanium::ops

@@ -20,10 +20,11 @@ uint64_t parameter_key(const std::string& fqn, uint64_t seed) {
 kernels::FillNormalArgs describe(const Parameter& parameter, uint64_t key,
                                  const kernels::NormalDistribution& distribution) {
   const auto shape = parameter.value.sizes();
+  const Shape& offset = parameter.shard.offset;
   const size_t dims = parameter.global_shape.size();
   TI_ASSERT(dims == 1 || dims == 2, "{} has {} dims", parameter.fqn, dims);
   const int64_t row_stride = parameter.global_shape.back();
-  const int64_t first = dims == 1 ? parameter.offset[0] : parameter.offset[0] * row_stride + parameter.offset[1];
+  const int64_t first = dims == 1 ? offset[0] : offset[0] * row_stride + offset[1];
   return {parameter.value.data_ptr(),
           parameter.value.scalar_type() == at::kBFloat16,
           dims == 1 ? 1 : shape[0],
@@ -48,6 +49,7 @@ void fill_on_cpu(const kernels::FillNormalArgs& whole) {
 }  // namespace
 
 void init_normal(Parameter& parameter, uint64_t seed, double std, double cutoff) {
+  if (parameter.value.numel() == 0) return;
   const Dtype dtype = parameter.value.scalar_type();
   TI_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "{} has dtype {}. Weights are made in float32 or bfloat16.",
            parameter.fqn, dtype_name(dtype));

@@ -18,8 +18,12 @@ void add_input_grad(Tensor& sum_TI, const Tensor& grad_TO, const Parameter& weig
 }
 
 void accumulate_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weight) {
-  if (weight.grad.defined() && weight.grad.scalar_type() == grad_TO.scalar_type()) {
-    weight.grad.addmm_(grad_TO.t(), x_TI);
+  Tensor& sum = weight.grad_sum();
+  if (sum.defined() && sum.scalar_type() == grad_TO.scalar_type()) {
+    sum.addmm_(grad_TO.t(), x_TI);
+  } else if (!sum.defined() && weight.grad_place.defined() &&
+             weight.grad_place.scalar_type() == grad_TO.scalar_type()) {
+    sum = at::mm_out(weight.grad_place, grad_TO.t(), x_TI);
   } else {
     weight.accumulate(at::mm(grad_TO.t(), x_TI));
   }
@@ -38,17 +42,27 @@ Tensor linear(const Tensor& x_TI, Parameter& weight) {
   return y_TO;
 }
 
-Tensor linear_residual(const Tensor& x_TI, Parameter& weight, const Tensor& residual_TO) {
-  Tensor y_TO;
+Tensor linear_residual_forward(const Tensor& x_TI, const Parameter& weight, const Tensor& residual_tO,
+                               RowExchange& exchange) {
+  if (exchange.ranks() == 1) return at::addmm(residual_tO, x_TI, weight.in(x_TI.scalar_type()).t());
+  const auto product = [&](const Tensors& rows) { return linear_forward(rows[0], weight); };
+  return scatter_mapped(exchange, {x_TI}, product)().add_(residual_tO);
+}
+
+Tensor linear_residual(const Tensor& x_TI, Parameter& weight, const Tensor& residual_tO, RowExchange& exchange) {
+  Tensor y_tO;
   {
     const c10::AutoGradMode no_grad(false);
-    y_TO = at::addmm(residual_TO, x_TI, weight.in(x_TI.scalar_type()).t());
+    y_tO = linear_residual_forward(x_TI, weight, residual_tO, exchange);
   }
-  record({x_TI, residual_TO}, {y_TO}, [x_TI = x_TI.detach(), &weight](const Tensors& grads) -> Tensors {
-    accumulate_weight_grad(grads[0], x_TI, weight);
-    return {linear_input_grad(grads[0], weight), grads[0]};
+  record({x_TI, residual_tO}, {y_tO}, [x_TI = x_TI.detach(), &weight, &exchange](const Tensors& grads) -> Tensors {
+    const auto input_grad = [&](const Tensors& rows) -> Tensors { return {linear_input_grad(rows[0], weight)}; };
+    Tensor grad_TO;
+    const Tensor grad_TI = map_gathered(exchange, grads[0].contiguous(), input_grad, &grad_TO)[0];
+    accumulate_weight_grad(grad_TO, x_TI, weight);
+    return {grad_TI, grads[0]};
   });
-  return y_TO;
+  return y_tO;
 }
 
 }  // namespace titanium::ops

@@ -1,7 +1,7 @@
 // Every matrix product with a parameter goes through here. x is [T, in], a weight is [out, in].
 #pragma once
 
-#include "titanium/ops/record.h"
+#include "titanium/ops/row_exchange.h"
 #include "titanium/tensor/parameter.h"
 
 namespace titanium::ops {
@@ -13,8 +13,14 @@ Tensor linear_input_grad(const Tensor& grad_TO, const Parameter& weight);
 void add_input_grad(Tensor& sum_TI, const Tensor& grad_TO, const Parameter& weight);  // sum += the above
 void accumulate_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weight);
 
-// x W^T, or residual + x W^T. Saves x.
+// x W^T. Saves x.
 Tensor linear(const Tensor& x_TI, Parameter& weight);
-Tensor linear_residual(const Tensor& x_TI, Parameter& weight, const Tensor& residual_TO);
+// residual + x W^T. With the exchange of several ranks x and W are cut along `in`, and the residual and the result are
+// this rank's rows, [t, out]. Saves x.
+Tensor linear_residual(const Tensor& x_TI, Parameter& weight, const Tensor& residual_tO,
+                       RowExchange& exchange = all_rows_here());
+// The same without recording.
+Tensor linear_residual_forward(const Tensor& x_TI, const Parameter& weight, const Tensor& residual_tO,
+                               RowExchange& exchange);
 
 }  // namespace titanium::ops

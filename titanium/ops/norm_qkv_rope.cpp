@@ -7,41 +7,48 @@
 namespace titanium::ops {
 namespace {
 
-Tensor backward(const Tensors& grads, const Tensor& x_TD, const Tensor& rstd_T1, const NormQkvRopeArgs& args) {
+Tensor backward(const Tensors& grads, const Tensor& x_tD, const Tensor& rstd_t1, const NormQkvRopeArgs& args) {
+  const Pending normalised = args.exchange.gather(rms_norm_apply(x_tD, rstd_t1, args.norm));
   const auto flat = [](const Tensor& x_BSHE) { return x_BSHE.flatten(2).flatten(0, 1); };
   const Tensor grad_q = flat(apply_rope(grads[0], args.rope_table, /*inverse=*/true));
   const Tensor grad_k = flat(apply_rope(grads[1], args.rope_table, /*inverse=*/true));
   const Tensor grad_v = flat(grads[2]);
-  const Tensor normalised_TD = rms_norm_apply(x_TD, rstd_T1, args.norm);
+  const auto input_grad = [&](const Tensors& rows) {
+    Tensor grad_TD = linear_input_grad(rows[0], args.wq);
+    add_input_grad(grad_TD, rows[1], args.wk);
+    add_input_grad(grad_TD, rows[2], args.wv);
+    return grad_TD;
+  };
+  const Pending grad_tD = scatter_mapped(args.exchange, {grad_q, grad_k, grad_v}, input_grad);
+  // On its way; meanwhile the weights.
+  const Tensor normalised_TD = normalised();
   accumulate_weight_grad(grad_q, normalised_TD, args.wq);
   accumulate_weight_grad(grad_k, normalised_TD, args.wk);
   accumulate_weight_grad(grad_v, normalised_TD, args.wv);
-  Tensor grad_TD = linear_input_grad(grad_q, args.wq);
-  add_input_grad(grad_TD, grad_k, args.wk);
-  add_input_grad(grad_TD, grad_v, args.wv);
-  return rms_norm_backward(grad_TD, x_TD, rstd_T1, args.norm);
+  return rms_norm_backward(grad_tD(), x_tD, rstd_t1, args.norm);
 }
 
 }  // namespace
 
-Qkv norm_qkv_rope(const Tensor& x_TD, const NormQkvRopeArgs& args) {
+Qkv norm_qkv_rope(const Tensor& x_tD, const NormQkvRopeArgs& args) {
   Qkv out;
-  Tensor rstd_T1;
+  Tensor rstd_t1;
   {
     const c10::AutoGradMode no_grad(false);
-    const int64_t seq_len = args.rope_table.size(0);
-    const RmsNormOutput normalised = rms_norm_forward(x_TD, args.norm, args.eps);
-    rstd_T1 = normalised.rstd_T1;
-    const auto project = [&](const Parameter& weight) {
-      return linear_forward(normalised.y_TD, weight)
-          .view({-1, seq_len, weight.value.size(0) / args.head_dim, args.head_dim});
+    const RmsNormOutput normalised = rms_norm_forward(x_tD, args.norm, args.eps);
+    rstd_t1 = normalised.rstd_T1;
+    const Tensors qkv = map_gathered(args.exchange, normalised.y_TD, [&](const Tensors& rows) -> Tensors {
+      return {linear_forward(rows[0], args.wq), linear_forward(rows[0], args.wk), linear_forward(rows[0], args.wv)};
+    });
+    const auto in_heads = [&](const Tensor& x) {
+      return x.view({-1, args.rope_table.size(0), x.size(1) / args.head_dim, args.head_dim});
     };
-    out = {apply_rope(project(args.wq), args.rope_table), apply_rope(project(args.wk), args.rope_table),
-           project(args.wv)};
+    out = {apply_rope(in_heads(qkv[0]), args.rope_table), apply_rope(in_heads(qkv[1]), args.rope_table),
+           in_heads(qkv[2])};
   }
-  record({x_TD}, {out.q_BSHE, out.k_BSKE, out.v_BSKE},
-         [x_TD = x_TD.detach(), rstd_T1, args](const Tensors& grads) -> Tensors {
-           return {backward(grads, x_TD, rstd_T1, args)};
+  record({x_tD}, {out.q_BSHE, out.k_BSKE, out.v_BSKE},
+         [x_tD = x_tD.detach(), rstd_t1, args](const Tensors& grads) -> Tensors {
+           return {backward(grads, x_tD, rstd_t1, args)};
          });
   return out;
 }

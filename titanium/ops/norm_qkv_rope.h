@@ -1,7 +1,7 @@
 // The first half of an attention layer as one node: normalise, project to queries, keys and values, rotate.
 #pragma once
 
-#include "titanium/ops/record.h"
+#include "titanium/ops/row_exchange.h"
 #include "titanium/tensor/parameter.h"
 
 namespace titanium::ops {
@@ -20,9 +20,11 @@ struct NormQkvRopeArgs {
   Parameter& wv;
   int64_t head_dim;
   Tensor rope_table;  // [S, E/2], see rope.h
+  RowExchange& exchange = all_rows_here();
 };
 
 // x is [B*S, D] with S the table's rows. Saves x and the norm's rstd; the normalised x is recomputed in the backward.
-Qkv norm_qkv_rope(const Tensor& x_TD, const NormQkvRopeArgs& args);
+// With the exchange of several ranks x is this rank's rows and the result has all tokens and this rank's heads.
+Qkv norm_qkv_rope(const Tensor& x_tD, const NormQkvRopeArgs& args);
 
 }  // namespace titanium::ops

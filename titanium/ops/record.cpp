@@ -38,6 +38,16 @@ void record(std::initializer_list<Tensor> inputs, std::initializer_list<Tensor> 
   for (const Tensor& output : outputs) torch::autograd::set_history(output, node);
 }
 
+Tensor on_backward(const Tensor& x, std::function<void()> f) {
+  if (!needs_grad({x})) return x;
+  const Tensor same = x.detach();
+  record({x}, {same}, [f = std::move(f)](const Tensors& output_grads) -> Tensors {
+    f();
+    return output_grads;
+  });
+  return same;
+}
+
 Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
   Tensor y;
   {

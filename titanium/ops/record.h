@@ -23,6 +23,9 @@ bool needs_grad(std::initializer_list<Tensor> inputs);
 // Makes `outputs` (fresh tensors, no views) the results of one autograd node over `inputs`, if needs_grad(inputs).
 void record(std::initializer_list<Tensor> inputs, std::initializer_list<Tensor> outputs, Backward backward);
 
+// x itself; in the backward `f` is called before its gradient goes on. Without a backward nothing happens.
+Tensor on_backward(const Tensor& x, std::function<void()> f);
+
 // Runs `f` now without saving anything but x, and again in the backward to get what its operators save. The result is
 // bit-equal because the operators are deterministic functions of x.
 Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x);

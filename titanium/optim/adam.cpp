@@ -37,7 +37,9 @@ void Adam::step(double lr, const Tensor& skip_unless_finite) {
       groups;
   for (const Slot& slot : slots_) {
     const Parameter& parameter = *slot.parameter;
-    if (parameter.grad.defined()) groups[{parameter.value.device(), parameter.value.scalar_type()}].push_back(&slot);
+    // A rank may hold nothing of a small parameter.
+    if (parameter.grad.defined() && parameter.grad.numel() > 0)
+      groups[{parameter.value.device(), parameter.value.scalar_type()}].push_back(&slot);
   }
   for (const auto& [kind, slots] : groups) update(slots, lr, skip);
 }

@@ -93,7 +93,7 @@ std::vector<Tensor> gradients(std::span<Parameter* const> parameters) {
   std::vector<Tensor> grads;
   grads.reserve(parameters.size());
   for (const Parameter* parameter : parameters) {
-    if (parameter->grad.defined()) grads.push_back(parameter->grad);
+    if (parameter->grad.defined() && parameter->grad.numel() > 0) grads.push_back(parameter->grad);
   }
   return grads;
 }
@@ -103,7 +103,10 @@ std::vector<Tensor> gradients(std::span<Parameter* const> parameters) {
 Tensor sum_of_squares(std::span<Parameter* const> parameters) {
   const c10::NoGradGuard no_grad;
   const std::vector<Tensor> grads = gradients(parameters);
-  if (grads.empty()) return at::scalar_tensor(0.0, at::kDouble);
+  if (grads.empty()) {
+    const Device device = parameters.empty() ? Device(at::kCPU) : parameters[0]->value.device();
+    return at::scalar_tensor(0.0, at::TensorOptions(at::kDouble).device(device));
+  }
   if (grads.front().is_cpu()) {
     double sum = 0;
     for (const Tensor& grad : grads) sum += cpu_sum_of_squares(grad);

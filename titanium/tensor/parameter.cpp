@@ -6,27 +6,53 @@
 
 namespace titanium {
 
-Parameter::Parameter(std::string fqn, Shape global_shape)
-    : fqn(std::move(fqn)), global_shape(std::move(global_shape)), offset(this->global_shape.size(), 0) {}
+Tensor box_of(const Tensor& whole, const Box& box) {
+  Tensor view = whole;
+  for (size_t dim = 0; dim < box.shape.size(); ++dim) {
+    view = view.narrow(static_cast<int64_t>(dim), box.offset[dim], box.shape[dim]);
+  }
+  return view;
+}
 
-void Parameter::materialize(Dtype dtype, Device device) {
-  value = at::empty(global_shape, at::TensorOptions(dtype).device(device)).requires_grad_(true);
+Parameter::Parameter(std::string fqn, Shape global_shape)
+    : fqn(std::move(fqn)),
+      global_shape(std::move(global_shape)),
+      part{Shape(this->global_shape.size(), 0), this->global_shape},
+      shard(part) {}
+
+void Parameter::materialize(Dtype dtype, Device device, bool pinned) {
+  value = at::empty(shard.shape, at::TensorOptions(dtype).device(device).pinned_memory(pinned)).requires_grad_(true);
   value_changed();
 }
 
+Tensor Parameter::gathered_part() const {
+  TI_ASSERT(gathered_.defined(), "{} is used outside its unit", fqn);
+  return gathered_;
+}
+
 Tensor Parameter::in(Dtype dtype) const {
-  if (value.scalar_type() == dtype) return value.detach();
-  if (!cast_.defined() || cast_.scalar_type() != dtype) cast_ = value.detach().to(dtype);
+  const Tensor here = as_stored();
+  if (here.scalar_type() == dtype) return here;
+  if (!cast_.defined() || cast_.scalar_type() != dtype) cast_ = here.to(dtype);
   return cast_;
 }
 
 void Parameter::accumulate(const Tensor& gradient) {
-  TI_ASSERT(gradient.sizes() == value.sizes(), "gradient of {} has another shape than the parameter", fqn);
-  if (grad.defined()) {
-    grad.add_(gradient);
+  TI_ASSERT(gradient.sizes() == c10::IntArrayRef(part.shape), "gradient of {} has another shape than the parameter",
+            fqn);
+  Tensor& sum = grad_sum();
+  if (sum.defined()) {
+    sum.add_(gradient);
+  } else if (grad_place.defined()) {
+    sum = grad_place.copy_(gradient);
   } else {
-    grad = gradient.to(value.scalar_type());
+    sum = gradient.to(grad_sum_dtype());
   }
+}
+
+void Parameter::gather_around_use(Dtype dtype) {
+  gathers_ = true;
+  part_grad_dtype_ = dtype;
 }
 
 }  // namespace titanium

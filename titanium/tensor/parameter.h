@@ -7,37 +7,85 @@
 
 namespace titanium {
 
+// A box of a global tensor: `shape` elements per dim from index `offset` on.
+struct Box {
+  Shape offset;
+  Shape shape;
+  bool operator==(const Box&) const = default;
+};
+
+// That box of the whole tensor, as a view.
+Tensor box_of(const Tensor& whole, const Box& box);
+
+// The mesh axis `axis` cuts a parameter along `dim`.
+struct Placement {
+  std::string axis;
+  int64_t dim = 0;
+};
+
 // Note [Gradients are ours]
-// Parameters are not autograd leaves that autograd fills. An operator that uses a parameter adds its weight gradient to
-// `grad` inside its own backward: there it can accumulate in the GEMM, and it knows when the gradient is complete.
+// Parameters are not autograd leaves that autograd fills. An operator that uses a parameter adds its weight gradient
+// inside its own backward: there it can accumulate in the GEMM, and it knows when the gradient is complete.
 // `value` still says requires_grad, because that is what makes autograd record an operator whose other inputs (tokens,
 // the first block's input) need no gradient.
+//
+// Note [Part and shard]
+// Tensor parallelism gives a rank a `part` of the parameter to compute with. Sharded data parallelism stores only a
+// `shard` of that part on a rank and gathers the part around each use. Without the one, part is the whole; without the
+// other, shard is the part. Operators see the part; the optimizer, clipping and checkpoints see the shard.
 class Parameter {
  public:
-  // Describes a whole parameter; `materialize` allocates it.
+  // Describes a whole parameter; `materialize` allocates what is stored of it.
   Parameter(std::string fqn, Shape global_shape);
 
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
-  std::string fqn;     // torchtitan's name: layers.3.attention.wq.weight
-  Shape global_shape;  // of the whole parameter, on all ranks together
-  Shape offset;        // global index of the first element of `value`, per dim
-  Tensor value;        // this rank's box of the global tensor: master copy, in training.dtype
-  Tensor grad;         // undefined, or of `value`'s shape and dtype
+  std::string fqn;                    // torchtitan's name: layers.3.attention.wq.weight
+  Shape global_shape;                 // of the whole parameter, on all ranks together
+  Box part;                           // what operators see here
+  Box shard;                          // what is stored here
+  std::vector<Placement> placements;  // the axes that cut it, in the order of cutting; on all others it is replicated
+  Tensor value;                       // the shard: master copy, in training.dtype
+  Tensor grad;                        // of the shard; undefined, or of `value`'s shape and dtype
 
-  void materialize(Dtype dtype, Device device);
+  // `pinned` host memory can be copied to a GPU without the host waiting.
+  void materialize(Dtype dtype, Device device, bool pinned = false);
 
-  // `value` in the dtype of the computation. Casts once after each change; the cast is kept until `value_changed`.
+  // --- For operators ---
+
+  int64_t rows() const { return part.shape[0]; }
+  // The part in the dtype of the computation. Casts once after each change; the cast is kept until `value_changed`.
   Tensor in(Dtype dtype) const;
-  // To be called by whoever writes to `value` (optimizer, initialisation, loading).
-  void value_changed() { cast_ = Tensor(); }
-
-  // grad += gradient, in grad's dtype.
+  // The same, in whatever dtype it is here.
+  Tensor as_stored() const { return gathers_ ? gathered_part() : value.detach(); }
+  // Adds to the gradient of the part.
   void accumulate(const Tensor& gradient);
-  void zero_grad() { grad = Tensor(); }
+  // Where the gradient of the part is summed: undefined before the first contribution.
+  Tensor& grad_sum() { return gathers_ ? part_grad : grad; }
+  // Where the first contribution should be written, if someone wants it in a place of their own.
+  Tensor grad_place;
+
+  // --- For whoever writes to `value` (optimizer, initialisation, loading) ---
+
+  void value_changed() { cast_ = Tensor(); }
+  void zero_grad() { grad = part_grad = Tensor(); }
+
+  // --- For sharded data parallelism ---
+
+  // From now on the part is gathered around each use, and its gradient is summed in `part_grad`, in `dtype`.
+  void gather_around_use(Dtype dtype);
+  void hold_gathered(Tensor whole_part) { gathered_ = std::move(whole_part), value_changed(); }
+  void drop_gathered() { gathered_ = Tensor(), value_changed(); }
+  Tensor part_grad;
 
  private:
+  Tensor gathered_part() const;
+  Dtype grad_sum_dtype() const { return gathers_ ? part_grad_dtype_ : value.scalar_type(); }
+
+  bool gathers_ = false;
+  Dtype part_grad_dtype_ = at::kFloat;
+  Tensor gathered_;
   mutable Tensor cast_;
 };
 

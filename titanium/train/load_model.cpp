@@ -49,7 +49,7 @@ std::unique_ptr<models::LanguageModel> load_model(const CheckpointRun& run, int6
   auto model = models::build_model(run.config, max_seq_len);
   model->compute_dtype = parse_dtype(run.config.training.mixed_precision_param);
   model->materialize(parse_dtype(run.config.training.dtype), device);
-  model->build_buffers();
+  model->build_buffers(device);
   models::load_hugging_face_weights(*model, run.checkpoint);
   return model;
 }

@@ -1,37 +1,80 @@
 #include "titanium/train/memory_plan.h"
 
 #include "titanium/base/error.h"
+#include "titanium/parallel/sharded_unit.h"
 
 namespace titanium::train {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr int64_t kReduceElement = 4;  // gradients are reduced in fp32
+
+int64_t bytes(Dtype dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
+
+struct LargestUnits {
+  int64_t block = 0;  // elements of one rank's flat buffer
+  int64_t outer = 0;  // embedding, head or root
+};
+
+LargestUnits largest_units(models::LanguageModel& model, int64_t ranks) {
+  LargestUnits largest;
+  for (const nn::Unit* unit : model.units()) {
+    int64_t& size = unit->role == nn::UnitRole::kBlock ? largest.block : largest.outer;
+    size = std::max(size, parallel::flat_layout(unit->parameters, ranks).elements);
+  }
+  return largest;
+}
+
+// Two blocks and one outer unit are whole at a time, and one unit of each kind is on its way; with one rank the way
+// and the destination are the same buffer. See docs/distributed.md.
+void plan_sharding(models::LanguageModel& model, const config::Parallelism& options, int64_t ranks, MemoryPlan& plan) {
+  const LargestUnits largest = largest_units(model, ranks);
+  const int64_t arriving = ranks > 1 ? largest.block + largest.outer : 0;
+  const int64_t whole = 2 * largest.block + largest.outer;
+  plan.computed_copy = ranks * whole * bytes(model.compute_dtype);
+  plan.communication = ranks * arriving * bytes(model.compute_dtype);
+  // Gradients of parts and their way: one unit of each kind.
+  const int64_t parts = ranks * (largest.block + largest.outer);
+  plan.communication += parts * (bytes(model.compute_dtype) + kReduceElement);
+  if (options.fsdp_reshard_after_forward == "never" || options.fsdp_reduce_once) {
+    int64_t all = 0;
+    for (const Parameter* parameter : model.parameters()) all += volume(parameter->part.shape);
+    if (options.fsdp_reshard_after_forward == "never") plan.computed_copy = all * bytes(model.compute_dtype);
+    if (options.fsdp_reduce_once) plan.communication += all * kReduceElement;
+  }
+}
 
 }  // namespace
 
-MemoryPlan plan_memory(const models::LanguageModel& model, const JobConfig& config,
+MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
                        const std::vector<nn::BlockSaves>& saves) {
-  const auto element = static_cast<int64_t>(c10::elementSize(parse_dtype(config.training.dtype)));
-  const auto compute_element = static_cast<int64_t>(c10::elementSize(model.compute_dtype));
-  const int64_t count = model.size(config.training.seq_len).parameters;
+  const Dtype dtype = parse_dtype(config.training.dtype);
+  const int64_t element = bytes(dtype);
+  int64_t count = 0;  // elements that are stored here
+  for (const Parameter* parameter : model.parameters()) count += volume(parameter->shard.shape);
   const int64_t tokens = config.training.local_batch_size * config.training.seq_len;
   MemoryPlan plan;
   plan.parameters = count * element;
-  plan.computed_copy = model.compute_dtype == parse_dtype(config.training.dtype) ? 0 : count * compute_element;
   plan.gradients = count * element;
   plan.optimizer = 2 * count * element;
-  for (const nn::BlockSaves block : saves) plan.activations += tokens * model.saved_bytes_per_token(block);
+  if (models::is_fully_sharded(config.parallelism, dims)) {
+    plan_sharding(model, config.parallelism, dims.fsdp(), plan);
+    if (config.training.enable_cpu_offload) plan.parameters = plan.gradients = plan.optimizer = 0;
+  } else if (model.compute_dtype != dtype) {
+    plan.computed_copy = count * bytes(model.compute_dtype);
+  }
+  for (const nn::BlockSaves block : saves) plan.activations += tokens * model.saved_bytes_per_token(block) / dims.tp;
   // A block's backward holds everything that the block saves, and gradients of about the same size.
-  plan.working = 2 * tokens * model.saved_bytes_per_token(nn::BlockSaves::kEverything);
+  plan.working = 2 * tokens * model.saved_bytes_per_token(nn::BlockSaves::kEverything) / dims.tp;
   return plan;
 }
 
 std::string describe(const MemoryPlan& plan) {
   return fmt::format(
       "parameters {:.2f} GiB, copy in the compute dtype {:.2f} GiB, gradients {:.2f} GiB, optimizer {:.2f} GiB, "
-      "activations {:.2f} GiB, working memory {:.2f} GiB, together {:.2f} GiB",
+      "communication {:.2f} GiB, activations {:.2f} GiB, working memory {:.2f} GiB, together {:.2f} GiB",
       plan.parameters / kGiB, plan.computed_copy / kGiB, plan.gradients / kGiB, plan.optimizer / kGiB,
-      plan.activations / kGiB, plan.working / kGiB, plan.total() / kGiB);
+      plan.communication / kGiB, plan.activations / kGiB, plan.working / kGiB, plan.total() / kGiB);
 }
 
 void check_fits(const MemoryPlan& plan, int64_t device_bytes) {
@@ -39,7 +82,7 @@ void check_fits(const MemoryPlan& plan, int64_t device_bytes) {
   throw UsageError(
       fmt::format("the run needs about {:.1f} GiB, but the device has {:.1f} GiB ({}). Use activation_checkpoint.mode "
                   "= \"full\", a smaller "
-                  "training.local_batch_size or training.seq_len, or training.dtype = \"bfloat16\".",
+                  "training.local_batch_size or training.seq_len, training.dtype = \"bfloat16\", or more ranks.",
                   plan.total() / kGiB, device_bytes / kGiB, describe(plan)));
 }
 

@@ -1,26 +1,29 @@
-// How much device memory a run will need, by part, before it starts.
+// How much device memory a run will need on this rank, by part, before it starts.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "titanium/config/job_config.h"
-#include "titanium/models/language_model.h"
+#include "titanium/models/parallelize.h"
 
 namespace titanium::train {
 
 struct MemoryPlan {
   int64_t parameters = 0;     // in training.dtype
-  int64_t computed_copy = 0;  // the same in the compute dtype, where it differs
+  int64_t computed_copy = 0;  // the same in the compute dtype, where it differs; with FSDP the gathered units
   int64_t gradients = 0;
   int64_t optimizer = 0;
-  int64_t activations = 0;  // kept from forward to backward
-  int64_t working = 0;      // the largest temporaries of one block's backward
-  int64_t total() const { return parameters + computed_copy + gradients + optimizer + activations + working; }
+  int64_t communication = 0;  // buffers of FSDP or DDP
+  int64_t activations = 0;    // kept from forward to backward
+  int64_t working = 0;        // the largest temporaries of one block's backward
+  int64_t total() const {
+    return parameters + computed_copy + gradients + optimizer + communication + activations + working;
+  }
 };
 
-// The model need not be materialised.
-MemoryPlan plan_memory(const models::LanguageModel& model, const JobConfig& config,
+// The parameters are placed (models/parallelize.h) and need not be materialised. docs/distributed.md has the formulas.
+MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
                        const std::vector<nn::BlockSaves>& saves);
 
 // "parameters 0.02 GiB, gradients ..., total ...".

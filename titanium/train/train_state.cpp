@@ -91,25 +91,48 @@ void apply_activation_checkpoint(models::LanguageModel& model, const std::vector
   if (options.mode != "none") log_info("Applied {} activation checkpointing to the model", options.mode);
 }
 
+// Offloaded parameters, gradients and optimizer states live in host memory.
+void materialize(models::LanguageModel& model, const config::Training& training, Device device) {
+  const bool offload = training.enable_cpu_offload && device.is_cuda();
+  model.materialize(parse_dtype(training.dtype), offload ? Device(at::kCPU) : device, /*pinned=*/offload);
+  model.build_buffers(device);
+}
+
+void log_plan(const JobConfig& config, const ModelPlan& plan) {
+  log_info("Building device mesh with parallelism: {}", describe(plan.dims));
+  log_info("Active meshes: {}", describe_active_axes(plan.dims));
+  log_info("Building {} {} with {}", config.model.name, config.model.flavor, plan.model->description());
+  log_info("Model {} {} size: {} total parameters", config.model.name, config.model.flavor,
+           with_thousands_separators(plan.model->size(config.training.seq_len).parameters));
+  log_info("Memory plan: {}", describe(plan.memory));
+}
+
 void log_batch(const TrainState& run) {
   const config::Training& training = run.config.training;
   log_info(
       "Trainer is initialized with local batch size {}, global batch size {}, gradient accumulation steps {}, sequence "
       "length {}, total steps {} (warmup {})",
-      training.local_batch_size, training.local_batch_size * run.accumulation_steps, run.accumulation_steps,
-      training.seq_len, training.steps, run.schedule.warmup_steps);
+      training.local_batch_size, training.local_batch_size * run.mesh->size("batch") * run.accumulation_steps,
+      run.accumulation_steps, training.seq_len, training.steps, run.schedule.warmup_steps);
 }
 
 }  // namespace
 
 Dtype compute_dtype(const JobConfig& config) { return parse_dtype(config.training.mixed_precision_param); }
 
-ModelPlan plan_model(const JobConfig& config) {
+ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank) {
+  return plan_model(config, world_size, rank, models::build_model(config, config.training.seq_len));
+}
+
+ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
+                     std::unique_ptr<models::LanguageModel> model) {
   ModelPlan plan;
-  plan.model = models::build_model(config, config.training.seq_len);
+  plan.dims = parallel::parallel_dims(config.parallelism, world_size);
+  plan.model = std::move(model);
   plan.model->compute_dtype = compute_dtype(config);
+  models::place_parameters(*plan.model, config, plan.dims, rank);
   plan.saves = parallel::plan_activation_checkpoint(config.activation_checkpoint, plan.model->block_count());
-  plan.memory = plan_memory(*plan.model, config, plan.saves);
+  plan.memory = plan_memory(*plan.model, config, plan.dims, plan.saves);
   return plan;
 }
 
@@ -124,45 +147,54 @@ void apply_determinism(const config::Debug& debug) {
 
 uint64_t weight_seed(const config::Debug& debug) { return static_cast<uint64_t>(debug.seed.value_or(0)); }
 
-TrainState build_train_state(const JobConfig& config, Device device) {
+TrainState build_train_state(const JobConfig& config, Device device, std::shared_ptr<comm::World> world) {
+  ModelPlan plan = world != nullptr ? plan_model(config, world->size(), world->rank()) : plan_model(config);
+  return build_train_state(config, device, std::move(world), std::move(plan));
+}
+
+TrainState build_train_state(const JobConfig& config, Device device, std::shared_ptr<comm::World> world,
+                             ModelPlan plan) {
   apply_determinism(config.debug);
-  ModelPlan plan = plan_model(config);
-  log_info("Building {} {} with {}", config.model.name, config.model.flavor, plan.model->description());
-  log_info("Model {} {} size: {} total parameters", config.model.name, config.model.flavor,
-           with_thousands_separators(plan.model->size(config.training.seq_len).parameters));
-  log_info("Memory plan: {}", describe(plan.memory));
+  log_plan(config, plan);
   if (device.is_cuda()) check_fits(plan.memory, cuda_device_properties(device.index()).total_memory);
-  apply_activation_checkpoint(*plan.model, plan.saves, config.activation_checkpoint);
-  plan.model->materialize(parse_dtype(config.training.dtype), device);
-  plan.model->build_buffers();
-  fill_parameters(*plan.model, config);
 
   TrainState run{.config = config, .device = device, .tokenizer = data::Tokenizer::load(config.model.hf_assets_path)};
+  run.world = world != nullptr ? std::move(world) : comm::make_fake_world(/*rank=*/0, /*size=*/1);
+  run.mesh = std::make_unique<parallel::Mesh>(*run.world, plan.dims);
   run.model = std::move(plan.model);
   run.parameters = run.model->parameters();
+  apply_activation_checkpoint(*run.model, plan.saves, config.activation_checkpoint);
+  materialize(*run.model, config.training, device);
+  fill_parameters(*run.model, config);
+  run.parallelism = models::parallelize(*run.model, config, *run.mesh, device);
   run.optimizer = build_optimizer(config.optimizer, run.parameters);
   run.schedule = build_schedule(config);
-  run.loader = build_loader(config.training, run.tokenizer);
-  run.accumulation_steps = accumulation_steps(config.training, /*data_parallel_ranks=*/1);
+  run.loader = build_loader(config.training, run.tokenizer, reader_of(*run.mesh));
+  run.accumulation_steps = accumulation_steps(config.training, run.mesh->size("batch"));
   log_batch(run);
   return run;
 }
 
-std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer) {
+Reader reader_of(const parallel::Mesh& mesh) { return {mesh.rank("batch"), mesh.size("batch")}; }
+
+std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer,
+                                           const Reader& reader) {
   const data::Dataset dataset = data::find_dataset(training.dataset, training.dataset_path);
   return std::make_unique<data::Loader>(
       data::CorpusOptions{.name = dataset.name,
                           .path = dataset.path,
                           .text_field = training.text_field,
                           .skip_bad_records = training.skip_bad_records,
-                          .streams = training.data_streams},
+                          .streams = training.data_streams,
+                          .rank = reader.rank,
+                          .ranks = reader.ranks},
       encoder_of(tokenizer),
       loader_options(training.local_batch_size, {.seq_len = training.seq_len}, training.dataloader));
 }
 
 std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& validation,
                                                       const config::Training& training,
-                                                      const data::Tokenizer& tokenizer) {
+                                                      const data::Tokenizer& tokenizer, const Reader& reader) {
   const data::Dataset dataset = data::find_dataset(validation.dataset, validation.dataset_path);
   const bool whole_set = validation.steps == -1;
   const data::PackingOptions packing = {
@@ -171,7 +203,9 @@ std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& 
                                                             .path = dataset.path,
                                                             .text_field = training.text_field,
                                                             .skip_bad_records = training.skip_bad_records,
-                                                            .streams = validation.data_streams},
+                                                            .streams = validation.data_streams,
+                                                            .rank = reader.rank,
+                                                            .ranks = reader.ranks},
                                         encoder_of(tokenizer),
                                         loader_options(validation.local_batch_size, packing, validation.dataloader));
 }

@@ -7,7 +7,7 @@
 #include "titanium/config/job_config.h"
 #include "titanium/data/loader.h"
 #include "titanium/data/tokenizer.h"
-#include "titanium/models/language_model.h"
+#include "titanium/models/parallelize.h"
 #include "titanium/optim/adam.h"
 #include "titanium/optim/lr_schedule.h"
 #include "titanium/train/memory_plan.h"
@@ -18,6 +18,9 @@ struct TrainState {
   JobConfig config;
   Device device;
   data::Tokenizer tokenizer;
+  std::shared_ptr<comm::World> world;
+  std::unique_ptr<parallel::Mesh> mesh;
+  models::Parallelism parallelism;
   std::unique_ptr<models::LanguageModel> model;
   std::vector<Parameter*> parameters;
   std::unique_ptr<optim::Adam> optimizer;
@@ -29,25 +32,39 @@ struct TrainState {
   int64_t tokens_seen = 0;  // by all ranks
 };
 
-// The model without storage, what its blocks keep, and the memory that the run will take.
+// The model without storage, placed for one rank; what its blocks keep; and the memory that the rank will need.
 struct ModelPlan {
   std::unique_ptr<models::LanguageModel> model;
+  parallel::ParallelDims dims;
   std::vector<nn::BlockSaves> saves;
   MemoryPlan memory;
 };
-ModelPlan plan_model(const JobConfig& config);
+ModelPlan plan_model(const JobConfig& config, int64_t world_size = 1, int rank = 0);
+// The same for a model that is not in the registry.
+ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
+                     std::unique_ptr<models::LanguageModel> model);
 
-// Builds all of it and logs the start-up lines. Throws UsageError for what the configuration asks and cannot be.
-TrainState build_train_state(const JobConfig& config, Device device);
+// Builds all of it and logs the start-up lines. Throws UsageError for what the configuration asks and cannot be. All
+// ranks of the world do so together; without one, the run has one rank.
+TrainState build_train_state(const JobConfig& config, Device device, std::shared_ptr<comm::World> world = nullptr);
+TrainState build_train_state(const JobConfig& config, Device device, std::shared_ptr<comm::World> world,
+                             ModelPlan plan);
 
 // The parts, for commands that need only some of them.
 Dtype compute_dtype(const JobConfig& config);
 void apply_determinism(const config::Debug& debug);
 uint64_t weight_seed(const config::Debug& debug);
+// Which share of the samples a rank reads.
+struct Reader {
+  int64_t rank = 0;
+  int64_t ranks = 1;
+};
+Reader reader_of(const parallel::Mesh& mesh);
 // Training data begins again at its end; validation data ends, unless validation.steps says how much of it to use.
-std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer);
+std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer,
+                                           const Reader& reader = {});
 std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& validation,
                                                       const config::Training& training,
-                                                      const data::Tokenizer& tokenizer);
+                                                      const data::Tokenizer& tokenizer, const Reader& reader = {});
 
 }  // namespace titanium::train

@@ -1,9 +1,12 @@
 #include "titanium/train/train_step.h"
 
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include "titanium/base/log.h"
+#include "titanium/comm/flight_recorder.h"
 #include "titanium/optim/grad_norm.h"
+#include "titanium/parallel/tensor_parallel.h"
 #include "titanium/train/token_batch.h"
 
 namespace titanium::train {
@@ -27,38 +30,76 @@ int64_t count_valid_tokens(const std::vector<data::Batch>& batches) {
   return count;
 }
 
-// Sums of gradients over all micro batches, each token weighted by 1 / valid_tokens; returns the loss.
+// What all ranks have to know before they compute. On the host, so that the device need not be waited for.
+void agree(const parallel::Mesh& mesh, StepReport& report) {
+  const bool reads = mesh.rank("tp") == 0;  // tensor-parallel ranks read the same samples
+  const Tensor sums = at::tensor({reads ? report.valid_tokens : int64_t{0}, int64_t{report.stop}}, at::kLong);
+  mesh.reduce("world", sums, comm::Reduce::kSum);
+  report.all_valid_tokens = sums[0].item<int64_t>();
+  report.stop = sums[1].item<int64_t>() > 0;
+}
+
+// Sums of gradients over all micro batches and ranks, each token weighted by 1 / valid_tokens; returns this rank's
+// loss.
 Tensor forward_backward(TrainState& run, const std::vector<data::Batch>& batches, int64_t valid_tokens) {
   const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, valid_tokens));
   Tensor total = at::zeros({}, at::TensorOptions(at::kDouble).device(run.device));
   for (const data::Batch& batch : batches) {
     const LabelledBatch labelled = to_device(batch, *run.model, run.tokenizer, run.device);
+    run.parallelism.data_parallel->begin_micro_batch(/*last=*/&batch == &batches.back());
     const Tensor loss = run.model->loss(labelled.inputs, labelled.labels_BS, scale);
     loss.backward();
+    run.parallelism.data_parallel->end_micro_batch();
     total.add_(loss.detach());
   }
+  parallel::sum_sequence_grads(run.parameters, *run.mesh);
   return total;
+}
+
+// Every element of the model counts once: shards are added up, and what tensor-parallel ranks hold alike is counted by
+// the first of them.
+Tensor global_grad_norm(const TrainState& run) {
+  std::vector<Parameter*> counted;
+  for (Parameter* parameter : run.parameters) {
+    if (run.mesh->rank("tp") == 0 || parallel::is_cut_by(*parameter, "tp")) counted.push_back(parameter);
+  }
+  const Tensor sum = optim::sum_of_squares(counted);
+  for (const char* axis : {"fsdp", "tp"}) run.mesh->reduce(axis, sum, comm::Reduce::kSum);
+  return sum.sqrt();
 }
 
 }  // namespace
 
-std::optional<StepReport> train_step(TrainState& run) {
+std::optional<StepReport> train_step(TrainState& run, bool stop_requested) {
   StepReport report;
+  comm::flight_recorder().set_step(run.step + 1);
   const auto batches = fetch(run, report.data_loading_seconds);
   if (batches.empty()) {
     log_warning("Ran out of data; last step was canceled.");
     return std::nullopt;
   }
   run.optimizer->zero_grad();
-  report.loss = forward_backward(run, batches, count_valid_tokens(batches));
-  report.grad_norm = optim::total_norm(run.parameters);
+  report.valid_tokens = count_valid_tokens(batches);
+  report.stop = stop_requested;
+  agree(*run.mesh, report);
+  report.loss = forward_backward(run, batches, report.all_valid_tokens);
+  report.grad_norm = global_grad_norm(run);
   optim::clip_grads(run.parameters, run.config.training.max_norm, report.grad_norm);
   report.lr = run.config.optimizer.lr * optim::lr_factor(run.schedule, run.step);
   run.optimizer->step(report.lr, /*skip_unless_finite=*/report.grad_norm);
   ++run.step;
   for (const data::Batch& batch : batches) report.tokens += batch.batch * batch.seq_len;
-  run.tokens_seen += report.tokens;
+  run.tokens_seen += report.tokens * run.mesh->size("batch");
   return report;
+}
+
+LossOfAllRanks loss_of_all_ranks(const TrainState& run, const StepReport& report) {
+  const auto over_valid = static_cast<double>(std::max<int64_t>(1, report.valid_tokens));
+  const Tensor mean = report.loss.clone();
+  const Tensor max = report.loss * (static_cast<double>(report.all_valid_tokens) / over_valid);
+  run.mesh->reduce("loss", mean, comm::Reduce::kSum);
+  run.mesh->reduce("loss", max, comm::Reduce::kMax);
+  return {mean.item<double>(), max.item<double>()};
 }
 
 }  // namespace titanium::train

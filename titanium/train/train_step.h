@@ -9,15 +9,26 @@ namespace titanium::train {
 
 // Tensors are scalars on the device that nobody has waited for: reading them is the caller's decision.
 struct StepReport {
-  Tensor loss;       // summed over valid tokens / their number, fp64
+  Tensor loss;       // of this rank: summed over its valid tokens / valid tokens of all ranks, fp64
   Tensor grad_norm;  // before clipping, fp64
   double lr = 0;
-  int64_t tokens = 0;               // trained on in this step, ignored ones included
+  int64_t tokens = 0;               // of this rank, trained on in this step, ignored ones included
+  int64_t valid_tokens = 0;         // of this rank, those that count
+  int64_t all_valid_tokens = 0;     // of all ranks
   double data_loading_seconds = 0;  // that the step waited for the loader
+  bool stop = false;                // some rank was asked to stop: all do so after this step
 };
 
 // Nothing when the data has ended; the step is then cancelled. Never waits for the device. A step whose gradient norm
-// is not finite leaves the parameters and the optimizer's moments alone.
-std::optional<StepReport> train_step(TrainState& run);
+// is not finite leaves the parameters and the optimizer's moments alone. All ranks step together; `stop_requested` is
+// told to all of them.
+std::optional<StepReport> train_step(TrainState& run, bool stop_requested = false);
+
+// Over the valid tokens of all ranks. All ranks ask together; this waits for the device.
+struct LossOfAllRanks {
+  double mean = 0;
+  double max = 0;  // mean of the rank with the largest
+};
+LossOfAllRanks loss_of_all_ranks(const TrainState& run, const StepReport& report);
 
 }  // namespace titanium::train

@@ -1,14 +1,18 @@
 #include "titanium/train/trainer.h"
 
+#include <fmt/chrono.h>
+
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/base/heap.h"
 #include "titanium/base/log.h"
 #include "titanium/config/availability.h"
 #include "titanium/config/dump.h"
+#include "titanium/tensor/cuda_backend.h"
 #include "titanium/tensor/version.h"
 #include "titanium/train/metrics.h"
 #include "titanium/train/peak_flops.h"
+#include "titanium/train/start_world.h"
 #include "titanium/train/train_step.h"
 #include "titanium/train/validate.h"
 
@@ -35,6 +39,8 @@ MetricsOptions metrics_options(const TrainState& run, const MemoryMonitor& monit
   options.enable_jsonl = metrics.enable_jsonl;
   options.dump_folder = run.config.job.dump_folder;
   options.save_tb_folder = metrics.save_tb_folder;
+  options.is_metrics_rank = run.world->rank() == 0;
+  options.non_data_parallel_size = run.mesh->dims().non_data_parallel_size();
   options.flops_per_token = run.model->size(run.config.training.seq_len).flops_per_token;
   if (run.device.is_cuda()) {
     options.peak_flops = peak_flops(monitor.device_name());
@@ -45,11 +51,11 @@ MetricsOptions metrics_options(const TrainState& run, const MemoryMonitor& monit
 
 // The only place that waits for the device.
 void report_step(const TrainState& run, const StepReport& report, Metrics& metrics) {
-  const double loss = report.loss.item<double>();
+  const auto [loss, max_loss] = loss_of_all_ranks(run, report);
   const double grad_norm = report.grad_norm.item<double>();
   metrics.log({.step = run.step,
                .loss = loss,
-               .max_loss = loss,
+               .max_loss = max_loss,
                .grad_norm = grad_norm,
                .lr = report.lr,
                .tokens_seen = run.tokens_seen});
@@ -62,29 +68,42 @@ void report_step(const TrainState& run, const StepReport& report, Metrics& metri
 
 void report_validation(TrainState& run, data::Loader& loader, Metrics& metrics) {
   metrics.begin_validation();
-  const ValidationReport report = validate(*run.model, run.tokenizer, loader, run.config.validation.steps, run.device);
+  const ValidationReport report = validate(run, loader);
   metrics.count_tokens(report.tokens);
   metrics.log_validation(run.step, report.loss);
+}
+
+// The first step builds and tunes; from the second on a collective that takes long is a fault.
+void lower_timeout(const TrainState& run) {
+  if (run.world->size() == 1) return;
+  const std::chrono::seconds timeout(run.config.comm.train_timeout_seconds);
+  log_info("Synchronizing and adjusting timeout for all ProcessGroups to {:%H:%M:%S}", timeout);
+  if (run.device.is_cuda()) synchronize_cuda();
+  run.mesh->host_group("world")->barrier();
+  run.world->set_timeout(timeout);
 }
 
 void train_to_the_end(TrainState& run, Metrics& metrics, const std::atomic<bool>& stop_requested) {
   const config::Validation& validation = run.config.validation;
   const auto validation_loader =
-      validation.enable ? build_validation_loader(validation, run.config.training, run.tokenizer) : nullptr;
+      validation.enable ? build_validation_loader(validation, run.config.training, run.tokenizer, reader_of(*run.mesh))
+                        : nullptr;
   log_info("Training starts at step {}", run.step + 1);
   metrics.start();
   while (run.step < run.config.training.steps) {
-    if (stop_requested) {
-      log_warning("Stopped by a signal after step {}", run.step);
-      return;
-    }
-    const std::optional<StepReport> report = train_step(run);
+    const std::optional<StepReport> report = train_step(run, stop_requested);
     if (!report) break;
+    if (run.step == 1) lower_timeout(run);
     metrics.count_tokens(report->tokens);
     metrics.count_data_loading(report->data_loading_seconds);
     if (metrics.should_log(run.step)) report_step(run, *report, metrics);
     if (validation.enable && (run.step == 1 || run.step % validation.freq == 0)) {
       report_validation(run, *validation_loader, metrics);
+    }
+    const bool alone = run.world->size() == 1;
+    if (report->stop || (alone && stop_requested)) {
+      log_warning("Stopped by a signal after step {}", run.step);
+      return;
     }
   }
   log_info("Training completed");
@@ -92,22 +111,30 @@ void train_to_the_end(TrainState& run, Metrics& metrics, const std::atomic<bool>
 
 }  // namespace
 
-void train(const config::LoadedConfig& loaded, const std::atomic<bool>& stop_requested) {
-  config::refuse_unavailable_options(loaded);
-  config::check_world_size(loaded, /*world_size=*/1);
-  announce(loaded);
+void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) {
   const JobConfig& config = loaded.config;
+  config::refuse_unavailable_options(loaded);
+  const comm::Environment ranks = ranks_of_run(config.comm);
+  config::check_world_size(loaded, ranks.world_size);
+  announce(loaded);
   if (config.memory_estimation.enable) {
-    log_info("Memory plan: {}", describe(plan_model(config).memory));
+    log_info("Memory plan: {}", describe(plan_model(config, ranks.world_size, ranks.rank).memory));
     return;
   }
-  const Device device = parse_device(config.training.device, /*local_rank=*/0);
+  const Device device = pick_device(config, ranks);
   if (device.is_cpu()) keep_freed_memory();
   MemoryMonitor monitor(device);
   log_info("{}", monitor.capacity_line());
-  TrainState run = build_train_state(config, device);
-  Metrics metrics(metrics_options(run, monitor), real_sources(monitor));
-  train_to_the_end(run, metrics, stop_requested);
+  const std::shared_ptr<comm::World> world = start_world(config, ranks, device, callbacks.on_peer_failure);
+  try {
+    TrainState run = build_train_state(config, device, world);
+    Metrics metrics(metrics_options(run, monitor), real_sources(monitor));
+    train_to_the_end(run, metrics, callbacks.stop_requested);
+  } catch (const std::exception& error) {
+    dump_flight_recorder(config, ranks.rank);
+    world->report_failure(error.what());
+    throw;
+  }
 }
 
 }  // namespace titanium::train

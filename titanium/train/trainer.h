@@ -2,14 +2,24 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <string>
 
 #include "titanium/config/load_config.h"
 
 namespace titanium::train {
 
-// Trains as the configuration says. Ends after training.steps, at the end of the data, or after the current step once
-// `stop_requested` is set. With memory_estimation.enable it logs the memory plan and returns. Throws UsageError before
-// anything is built for options that are not available, and Error when the loss stops being finite.
-void train(const config::LoadedConfig& loaded, const std::atomic<bool>& stop_requested);
+struct TrainCallbacks {
+  const std::atomic<bool>& stop_requested;  // once set, the run ends after the current step, on all ranks
+  // Another rank has died or failed, and this one may be waiting for it forever: called on a thread of its own with a
+  // line that says what this rank was doing. Ends the process.
+  std::function<void(const std::string& line)> on_peer_failure;
+};
+
+// Trains as the configuration says, together with the other ranks of the launch environment. Ends after training.steps,
+// at the end of the data, or when asked to stop. With memory_estimation.enable it logs the memory plan and returns.
+// Throws UsageError before anything is built for options that are not available, and Error when the loss stops being
+// finite or a rank cannot be reached.
+void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks);
 
 }  // namespace titanium::train

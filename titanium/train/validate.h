@@ -6,13 +6,13 @@
 namespace titanium::train {
 
 struct ValidationReport {
-  double loss = 0;     // summed over all valid tokens / their number
-  int64_t tokens = 0;  // that were run, ignored ones included
+  double loss = 0;     // summed over the valid tokens of all ranks / their number
+  int64_t tokens = 0;  // that this rank ran, ignored ones included
 };
 
-// `steps` batches, or the whole set for -1, from the beginning of the data each time when it is the whole set. Waits
-// for the device once, at the end. Throws Error if there is not one valid token.
-ValidationReport validate(models::LanguageModel& model, const data::Tokenizer& tokenizer, data::Loader& loader,
-                          int64_t steps, Device device);
+// `validation.steps` batches of each rank, or the whole set for -1, from the beginning of the data each time when it is
+// the whole set. A rank whose share ends before that of others goes on with ignored samples. Waits for the device once,
+// at the end. Throws Error if there is not one valid token.
+ValidationReport validate(const TrainState& run, data::Loader& loader);
 
 }  // namespace titanium::train

@@ -15,11 +15,11 @@ TEST(Availability, ShippedDebugModelIsAvailable) {
 }
 
 TEST(Availability, EachMissingOptionIsNamedWithItsValue) {
-  EXPECT_EQ(missing({"--parallelism.tensor_parallel_degree=2", "--model.name=qwen3", "--metrics.enable_wandb",
+  EXPECT_EQ(missing({"--parallelism.context_parallel_degree=2", "--model.name=qwen3", "--metrics.enable_wandb",
                      "--model.converters=quantize.linear.float8", "--activation_checkpoint.mode=memory_budget"}),
             (Args{"not available yet: metrics.enable_wandb = true", "not available yet: model.name = \"qwen3\"",
                   "not available yet: model.converters = [\"quantize.linear.float8\"]",
-                  "not available yet: parallelism.tensor_parallel_degree = 2",
+                  "not available yet: parallelism.context_parallel_degree = 2",
                   "not available yet: activation_checkpoint.mode = \"memory_budget\""}));
 }
 
@@ -40,10 +40,17 @@ TEST(Availability, CheckpointsAreOnlyLoaded) {
             Args{"not available yet: checkpoint.load_step = 10"});
 }
 
-TEST(Availability, OneRankMayShardWithItself) {
-  EXPECT_EQ(missing({"--parallelism.data_parallel_shard_degree=1"}), Args{});
-  EXPECT_EQ(missing({"--parallelism.data_parallel_shard_degree=2"}),
-            Args{"not available yet: parallelism.data_parallel_shard_degree = 2"});
+TEST(Availability, OnlyTheAxesThatAreThereMayBeUsed) {
+  EXPECT_EQ(missing({"--parallelism.data_parallel_replicate_degree=2", "--parallelism.data_parallel_shard_degree=4",
+                     "--parallelism.tensor_parallel_degree=8"}),
+            Args{});
+  EXPECT_EQ(missing({"--parallelism.pipeline_parallel_degree=2", "--parallelism.expert_parallel_degree=2",
+                     "--parallelism.tensor_parallel_degree=2", "--parallelism.expert_tensor_parallel_degree=2"}),
+            (Args{"not available yet: parallelism.pipeline_parallel_degree = 2",
+                  "not available yet: parallelism.expert_parallel_degree = 2",
+                  "not available yet: parallelism.expert_tensor_parallel_degree = 2"}));
+  EXPECT_EQ(missing({"--comm.mode=fake_backend"}), Args{});
+  EXPECT_EQ(missing({"--comm.mode=local_tensor"}), Args{"not available yet: comm.mode = \"local_tensor\""});
 }
 
 TEST(Availability, NotesAreForOptionsThatMiss) {

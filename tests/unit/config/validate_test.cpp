@@ -149,11 +149,13 @@ TEST(Rules, ProfilerCycleHoldsItsPhases) {
       "= 4. Use 4 or more.");
 }
 
-TEST(Rules, StreamsAreAPowerOfTwo) {
-  EXPECT_EQ(cli_error({"--training.data_streams=100"}),
-            "command line: training.data_streams = 100 must be a power of two. Use 64 or 128.");
-  EXPECT_EQ(cli_error({"--validation.data_streams=3"}),
-            "command line: validation.data_streams = 3 must be a power of two. Use 2 or 4.");
+TEST(Rules, StreamsAreSharedEvenly) {
+  EXPECT_EQ(
+      cli_error({"--parallelism.data_parallel_shard_degree=3"}),
+      "command line: training.data_streams = 256 cannot be shared evenly by 3 data-parallel ranks. Use 255 or 258.");
+  EXPECT_EQ(cli_error({"--parallelism.data_parallel_shard_degree=3", "--training.data_streams=258"}), "no error");
+  EXPECT_EQ(cli_error({"--parallelism.data_parallel_replicate_degree=32", "--validation.enable"}),
+            "command line: validation.data_streams = 16 cannot be shared evenly by 32 data-parallel ranks. Use 32.");
 }
 
 TEST(Rules, HugeDegreesDoNotOverflow) {

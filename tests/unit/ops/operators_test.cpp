@@ -151,7 +151,7 @@ TEST(Operators, HeadLossMatchesCrossEntropyOverManyChunksAndIgnoresMarkedLabels)
   Tensor labels = at::randint(vocabulary, {tokens}, at::kLong);
   labels.narrow(0, 4000, 500).fill_(kIgnoreIndex);
   const double scale = 1.0 / 8500;
-  const Tensor loss = head_loss(x, head.parameter, labels, scale);
+  const Tensor loss = head_loss(x, {head.parameter}, labels, scale);
   const Tensor reference = at::cross_entropy_loss(at::linear(reference_x, head.leaf), labels);
   loss.backward();
   reference.backward();
@@ -162,7 +162,7 @@ TEST(Operators, HeadLossMatchesCrossEntropyOverManyChunksAndIgnoresMarkedLabels)
 
 TEST(Operators, HeadLossWithoutGradientLeavesTheWeightAlone) {
   Weight head({10, 4});
-  head_loss(random_tensor({6, 4}), head.parameter, at::randint(10, {6}, at::kLong), 1.0);
+  head_loss(random_tensor({6, 4}), {head.parameter}, at::randint(10, {6}, at::kLong), 1.0);
   EXPECT_FALSE(head.parameter.grad.defined());
 }
 

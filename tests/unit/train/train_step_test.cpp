@@ -34,18 +34,10 @@ TrainState tiny_run(const JobConfig& config, int64_t accumulation_steps = 1) {
   args.ffn_hidden_dim = 64;
   args.vocab_size = 2048;
   args.max_seq_len = config.training.seq_len;
-  TrainState run{.config = config, .device = at::kCPU, .tokenizer = data::Tokenizer::load(config.model.hf_assets_path)};
-  run.model = std::make_unique<models::llama3::Llama3>(args);
-  run.model->compute_dtype = compute_dtype(config);
-  const auto saves = parallel::plan_activation_checkpoint(config.activation_checkpoint, args.n_layers);
-  for (int64_t block = 0; block < args.n_layers; ++block) run.model->set_block_saves(block, saves[block]);
-  run.model->materialize(at::kFloat, at::kCPU);
-  run.model->build_buffers();
-  run.model->init_weights(weight_seed(config.debug));
-  run.parameters = run.model->parameters();
+  TrainState run = build_train_state(config, at::kCPU, nullptr,
+                                     plan_model(config, 1, 0, std::make_unique<models::llama3::Llama3>(args)));
   run.optimizer = std::make_unique<optim::Adam>(run.parameters, optim::AdamOptions{});
   run.schedule = optim::plan_lr_schedule({.total_steps = 100, .warmup_steps = 2});
-  run.loader = build_loader(config.training, run.tokenizer);
   run.accumulation_steps = accumulation_steps;
   return run;
 }

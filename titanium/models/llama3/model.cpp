@@ -38,36 +38,39 @@ TransformerBlock::TransformerBlock(int64_t layer, const Args& args)
   add(ffn_norm_);
 }
 
-Tensor TransformerBlock::forward(const Tensor& x_TD, const Tensor& rope_table, const ops::DocumentsPtr& documents) {
-  if (saves != nn::BlockSaves::kInput) return forward_once(x_TD, rope_table, documents);
-  return ops::recompute([=, this](const Tensor& x) { return forward_once(x, rope_table, documents); }, x_TD);
+ops::NormQkvRopeArgs TransformerBlock::attention_args(const Tensor& rope_table) {
+  return {attention_norm_.weight, attention_norm_.eps, attention_.wq.weight, attention_.wk.weight,
+          attention_.wv.weight,   head_dim_,           rope_table,           *exchange};
 }
 
-Tensor TransformerBlock::forward_once(const Tensor& x_TD, const Tensor& rope_table,
+Tensor TransformerBlock::forward(const Tensor& x_tD, const Tensor& rope_table, const ops::DocumentsPtr& documents) {
+  if (saves != nn::BlockSaves::kInput) return forward_once(x_tD, rope_table, documents);
+  return ops::recompute([=, this](const Tensor& x) { return forward_once(x, rope_table, documents); }, x_tD);
+}
+
+Tensor TransformerBlock::forward_once(const Tensor& x_tD, const Tensor& rope_table,
                                       const ops::DocumentsPtr& documents) {
-  const ops::Qkv qkv = ops::norm_qkv_rope(x_TD, {attention_norm_.weight, attention_norm_.eps, attention_.wq.weight,
-                                                 attention_.wk.weight, attention_.wv.weight, head_dim_, rope_table});
+  const ops::Qkv qkv = ops::norm_qkv_rope(x_tD, attention_args(rope_table));
   const Tensor mixed_BSHE = ops::attention(qkv.q_BSHE, qkv.k_BSKE, qkv.v_BSKE, documents);
-  const Tensor mixed_TD = mixed_BSHE.view({x_TD.size(0), -1});
-  return feed_forward_half(ops::linear_residual(mixed_TD, attention_.wo.weight, x_TD));
+  const Tensor mixed_TD = mixed_BSHE.flatten(0, 1).flatten(1);
+  return feed_forward_half(ops::linear_residual(mixed_TD, attention_.wo.weight, x_tD, *exchange));
 }
 
-Tensor TransformerBlock::feed_forward_half(const Tensor& h_TD) {
+Tensor TransformerBlock::feed_forward_half(const Tensor& h_tD) {
   const auto kept =
       saves == nn::BlockSaves::kAttentionHalf ? ops::FeedForwardSaves::kNothing : ops::FeedForwardSaves::kGateAndUp;
-  return ops::feed_forward(
-      h_TD,
-      {ffn_norm_.weight, ffn_norm_.eps, feed_forward_.w1.weight, feed_forward_.w2.weight, feed_forward_.w3.weight},
-      kept);
+  return ops::feed_forward(h_tD,
+                           {ffn_norm_.weight, ffn_norm_.eps, feed_forward_.w1.weight, feed_forward_.w2.weight,
+                            feed_forward_.w3.weight, *exchange},
+                           kept);
 }
 
 Tensor TransformerBlock::decode(const Tensor& x_TD, const Tensor& rope_table, nn::KvCache& cache) {
-  const ops::Qkv fresh = ops::norm_qkv_rope(x_TD, {attention_norm_.weight, attention_norm_.eps, attention_.wq.weight,
-                                                   attention_.wk.weight, attention_.wv.weight, head_dim_, rope_table});
+  const ops::Qkv fresh = ops::norm_qkv_rope(x_TD, attention_args(rope_table));
   const auto [k_BSKE, v_BSKE] = cache.append(layer_, fresh.k_BSKE, fresh.v_BSKE);
   const Tensor mixed_BSHE = ops::attention_by_definition(fresh.q_BSHE, k_BSKE, v_BSKE, nullptr);
-  const Tensor mixed_TD = mixed_BSHE.view({x_TD.size(0), -1});
-  return feed_forward_half(ops::linear_residual(mixed_TD, attention_.wo.weight, x_TD));
+  const Tensor mixed_TD = mixed_BSHE.flatten(0, 1).flatten(1);
+  return feed_forward_half(ops::linear_residual(mixed_TD, attention_.wo.weight, x_TD, *exchange));
 }
 
 void TransformerBlock::init_weights(uint64_t seed, int64_t n_layers, bool depth_init) {
@@ -96,6 +99,37 @@ Llama3::Llama3(const Args& args)
     output_ = std::make_unique<nn::Linear>("output", args.dim, args.vocab_size);
     add(*output_);
   }
+  build_units();
+}
+
+void Llama3::build_units() {
+  const auto unit = [](const std::string& name, nn::UnitRole role, std::vector<Parameter*> parameters) {
+    return std::make_unique<nn::Unit>(name, role, std::move(parameters));
+  };
+  Parameter* const table = &tok_embeddings_.weight;
+  Parameter* const norm = &norm_.weight;
+  const bool tied = output_ == nullptr;
+  using Parameters = std::vector<Parameter*>;
+  root_unit_ = unit("root", nn::UnitRole::kRoot, tied ? Parameters{table, norm} : Parameters{});
+  embedding_unit_ = unit("tok_embeddings", nn::UnitRole::kEmbedding, tied ? Parameters{} : Parameters{table});
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    block_units_.push_back(unit(fmt::format("layers.{}", i), nn::UnitRole::kBlock, layers_[i]->parameters()));
+  }
+  head_unit_ = unit("head", nn::UnitRole::kHead, tied ? Parameters{} : Parameters{norm, &output_->weight});
+}
+
+std::vector<nn::Unit*> Llama3::units() {
+  std::vector<nn::Unit*> units = {root_unit_.get(), embedding_unit_.get()};
+  for (const auto& unit : block_units_) units.push_back(unit.get());
+  units.push_back(head_unit_.get());
+  std::erase_if(units, [](const nn::Unit* unit) { return unit->parameters.empty(); });
+  return units;
+}
+
+void Llama3::set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) {
+  exchange_ = &exchange;
+  loss_parallel_ = loss_parallel;
+  for (const auto& layer : layers_) layer->exchange = &exchange;
 }
 
 void Llama3::init_weights(uint64_t seed) {
@@ -107,13 +141,14 @@ void Llama3::init_weights(uint64_t seed) {
   ops::init_normal(head(), seed, std, 3 * std);
 }
 
-void Llama3::build_buffers() {
-  rope_table_ = ops::rope_table(args_.head_dim, args_.max_seq_len, args_.rope_theta, args_.rope_scaling,
-                                tok_embeddings_.weight.value.device());
+void Llama3::build_buffers(Device device) {
+  rope_table_ = ops::rope_table(args_.head_dim, args_.max_seq_len, args_.rope_theta, args_.rope_scaling, device);
 }
 
 Tensor Llama3::embed(const Tensor& tokens_BS) {
-  return ops::embedding(tokens_BS.flatten(), tok_embeddings_.weight, compute_dtype);
+  return embedding_unit_->run(tokens_BS.flatten(), [&](const Tensor& tokens_T) {
+    return ops::embedding(tokens_T, tok_embeddings_.weight, compute_dtype, *exchange_);
+  });
 }
 
 Tensor Llama3::hidden_states(const TokenBatch& batch) {
@@ -121,17 +156,25 @@ Tensor Llama3::hidden_states(const TokenBatch& batch) {
   TI_CHECK(seq_len <= args_.max_seq_len, "a sequence of {} tokens is longer than the model's {} positions.", seq_len,
            args_.max_seq_len);
   const Tensor rope_table = rope_table_.narrow(0, 0, seq_len);
-  Tensor x_TD = embed(batch.tokens_BS);
-  for (const auto& layer : layers_) x_TD = layer->forward(x_TD, rope_table, batch.documents);
-  return norm_.forward(x_TD);
+  Tensor x_tD = embed(batch.tokens_BS);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    x_tD = block_units_[i]->run(x_tD,
+                                [&](const Tensor& x) { return layers_[i]->forward(x, rope_table, batch.documents); });
+  }
+  return x_tD;
 }
 
 Tensor Llama3::loss(const TokenBatch& batch, const Tensor& labels_BS, double scale) {
-  return ops::head_loss(hidden_states(batch), head(), labels_BS.flatten(), scale);
+  return root_unit_->run(batch.tokens_BS, [&](const Tensor&) {
+    return head_unit_->run(hidden_states(batch), [&](const Tensor& x_tD) {
+      return ops::head_loss(norm_.forward(x_tD), {head(), *exchange_, loss_parallel_}, labels_BS.flatten(), scale);
+    });
+  });
 }
 
 Tensor Llama3::logits(const TokenBatch& batch) {
-  return ops::linear(hidden_states(batch), head()).unflatten(0, {batch.tokens_BS.size(0), batch.tokens_BS.size(1)});
+  return ops::linear(norm_.forward(hidden_states(batch)), head())
+      .unflatten(0, {batch.tokens_BS.size(0), batch.tokens_BS.size(1)});
 }
 
 Tensor Llama3::decode(const Tensor& tokens_BS, nn::KvCache& cache) {
@@ -146,13 +189,7 @@ Tensor Llama3::decode(const Tensor& tokens_BS, nn::KvCache& cache) {
 }
 
 nn::KvCache Llama3::make_cache(int64_t batch, int64_t max_tokens) const {
-  return {args_.n_layers,
-          batch,
-          max_tokens,
-          args_.n_kv_heads,
-          args_.head_dim,
-          compute_dtype,
-          tok_embeddings_.weight.value.device()};
+  return {args_.n_layers, batch, max_tokens, args_.n_kv_heads, args_.head_dim, compute_dtype, rope_table_.device()};
 }
 
 int64_t Llama3::saved_bytes_per_token(nn::BlockSaves saves) const {

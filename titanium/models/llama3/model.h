@@ -8,6 +8,7 @@
 #include "titanium/models/language_model.h"
 #include "titanium/models/llama3/args.h"
 #include "titanium/nn/layers.h"
+#include "titanium/ops/norm_qkv_rope.h"
 
 namespace titanium::models::llama3 {
 
@@ -25,16 +26,18 @@ class TransformerBlock : public nn::Module {
  public:
   TransformerBlock(int64_t layer, const Args& args);
 
-  // x is [T, D]; the table's rows are the positions of one sequence.
-  Tensor forward(const Tensor& x_TD, const Tensor& rope_table, const ops::DocumentsPtr& documents);
+  // x is this rank's rows of [T, D]; the table's rows are the positions of one sequence.
+  Tensor forward(const Tensor& x_tD, const Tensor& rope_table, const ops::DocumentsPtr& documents);
   Tensor decode(const Tensor& x_TD, const Tensor& rope_table, nn::KvCache& cache);
   void init_weights(uint64_t seed, int64_t n_layers, bool depth_init);
 
   nn::BlockSaves saves = nn::BlockSaves::kEverything;
+  ops::RowExchange* exchange = &ops::all_rows_here();
 
  private:
-  Tensor forward_once(const Tensor& x_TD, const Tensor& rope_table, const ops::DocumentsPtr& documents);
-  Tensor feed_forward_half(const Tensor& h_TD);
+  ops::NormQkvRopeArgs attention_args(const Tensor& rope_table);
+  Tensor forward_once(const Tensor& x_tD, const Tensor& rope_table, const ops::DocumentsPtr& documents);
+  Tensor feed_forward_half(const Tensor& h_tD);
 
   int64_t layer_;
   int64_t head_dim_;
@@ -49,12 +52,16 @@ class Llama3 : public LanguageModel {
   explicit Llama3(const Args& args);
 
   void init_weights(uint64_t seed) override;
-  void build_buffers() override;
+  void build_buffers(Device device) override;
   Tensor loss(const TokenBatch& batch, const Tensor& labels_BS, double scale) override;
   Tensor logits(const TokenBatch& batch) override;
   Tensor decode(const Tensor& tokens_BS, nn::KvCache& cache) override;
   nn::KvCache make_cache(int64_t batch, int64_t max_tokens) const override;
 
+  std::vector<nn::Unit*> units() override;
+  const parallel::TensorParallelPlan& tensor_parallel_plan() const override;
+  void check_tensor_parallel(int64_t degree) const override;
+  void set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) override;
   void load_hugging_face_tensor(Parameter& parameter, const checkpoint::SafetensorsReader& weights) const override;
 
   int64_t block_count() const override { return args_.n_layers; }
@@ -68,9 +75,10 @@ class Llama3 : public LanguageModel {
   const Args& args() const { return args_; }
 
  private:
+  void build_units();
   Parameter& head() { return output_ ? output_->weight : tok_embeddings_.weight; }
   Tensor embed(const Tensor& tokens_BS);
-  Tensor hidden_states(const TokenBatch& batch);  // [T, D] after the last norm
+  Tensor hidden_states(const TokenBatch& batch);  // this rank's rows of [T, D], before the last norm
 
   Args args_;
   nn::Embedding tok_embeddings_;
@@ -78,6 +86,12 @@ class Llama3 : public LanguageModel {
   nn::RmsNorm norm_;
   std::unique_ptr<nn::Linear> output_;  // null with tied embeddings
   Tensor rope_table_;
+
+  // Tied weights are used at both ends, so they stay gathered in between: they belong to the root.
+  std::unique_ptr<nn::Unit> root_unit_, embedding_unit_, head_unit_;
+  std::vector<std::unique_ptr<nn::Unit>> block_units_;
+  ops::RowExchange* exchange_ = &ops::all_rows_here();
+  bool loss_parallel_ = true;
 };
 
 }  // namespace titanium::models::llama3

@@ -47,12 +47,12 @@ void Llama3::load_hugging_face_tensor(Parameter& parameter, const checkpoint::Sa
   // A folder with tied weights leaves the head out.
   if (name == "lm_head.weight" && !weights.contains(name)) name = "model.embed_tokens.weight";
   Tensor tensor = weights.tensor(name);
-  TI_CHECK(tensor.sizes() == parameter.value.sizes(),
+  TI_CHECK(tensor.sizes() == c10::IntArrayRef(parameter.global_shape),
            "{} is [{}] in the weights, but [{}] in the model. Check model.flavor against the folder's config.json.",
-           name, fmt::join(tensor.sizes(), ", "), fmt::join(parameter.value.sizes(), ", "));
+           name, fmt::join(tensor.sizes(), ", "), fmt::join(parameter.global_shape, ", "));
   if (parameter.fqn.ends_with(".wq.weight")) tensor = rows_from_hugging_face(tensor, args_.n_heads);
   if (parameter.fqn.ends_with(".wk.weight")) tensor = rows_from_hugging_face(tensor, args_.n_kv_heads);
-  parameter.value.copy_(tensor);
+  parameter.value.copy_(box_of(tensor, parameter.shard));
 }
 
 }  // namespace titanium::models::llama3

@@ -1,0 +1,329 @@
+// Every layout trains as one rank does. Ranks are threads here; tests/distributed has them as processes over Gloo.
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+
+#include <thread>
+
+#include "tests/support/tensors.h"
+#include "tests/support/test_folder.h"
+#include "titanium/base/error.h"
+#include "titanium/base/file.h"
+#include "titanium/models/llama3/model.h"
+#include "titanium/parallel/fully_shard.h"
+#include "titanium/train/train_step.h"
+#include "titanium/train/validate.h"
+
+namespace titanium::train {
+namespace {
+
+JobConfig tiny_config() {
+  JobConfig config;
+  config.model.hf_assets_path = std::string(TITANIUM_SOURCE_DIR) + "/tests/assets/tokenizer";
+  config.training.seq_len = 32;
+  config.training.local_batch_size = 12;
+  config.training.global_batch_size = 12;
+  config.training.data_streams = 12;
+  config.training.dataset = "c4_test";
+  config.training.dataset_path = std::string(TITANIUM_SOURCE_DIR) + "/tests/assets/c4_test";
+  config.training.mixed_precision_param = "float32";
+  config.activation_checkpoint.mode = "none";
+  config.optimizer.lr = 2e-4;  // Adam turns rounding of tiny gradients into steps of this size
+  config.lr_scheduler.warmup_steps = 2;
+  config.training.steps = 10;
+  return config;
+}
+
+models::llama3::Args tiny_args(bool tied) {
+  models::llama3::Args args;
+  args.dim = 32;
+  args.n_layers = 3;
+  args.n_heads = 4;
+  args.n_kv_heads = 4;
+  args.head_dim = 8;
+  args.ffn_hidden_dim = 64;
+  args.vocab_size = 2048;
+  args.max_seq_len = 32;
+  args.tied_embeddings = tied;
+  return args;
+}
+
+struct Outcome {
+  std::vector<double> losses, max_losses, norms;
+  std::vector<int64_t> valid_tokens;
+  int64_t tokens_seen = 0;
+  std::map<std::string, Tensor> initial, final;
+};
+
+// Writes this rank's shard into the whole tensor that all ranks share.
+void store_shards(const std::vector<Parameter*>& parameters, std::map<std::string, Tensor>& whole) {
+  for (const Parameter* parameter : parameters) {
+    box_of(whole.at(parameter->fqn), parameter->shard).copy_(parameter->value.detach());
+  }
+}
+
+void train_rank(const JobConfig& config, const models::llama3::Args& args, std::shared_ptr<comm::World> world,
+                Outcome& outcome) {
+  const bool reports = world->rank() == 0;
+  auto plan = plan_model(config, world->size(), world->rank(), std::make_unique<models::llama3::Llama3>(args));
+  TrainState run = build_train_state(config, at::kCPU, world, std::move(plan));
+  store_shards(run.parameters, outcome.initial);
+  for (int64_t i = 0; i < config.training.steps; ++i) {
+    const StepReport report = train_step(run).value();
+    const LossOfAllRanks loss = loss_of_all_ranks(run, report);
+    if (!reports) continue;
+    outcome.losses.push_back(loss.mean);
+    outcome.max_losses.push_back(loss.max);
+    outcome.norms.push_back(report.grad_norm.item<double>());
+    outcome.valid_tokens.push_back(report.all_valid_tokens);
+  }
+  store_shards(run.parameters, outcome.final);
+  if (reports) outcome.tokens_seen = run.tokens_seen;
+  run.mesh->host_group("world")->barrier();
+}
+
+Outcome train(const JobConfig& config, int ranks, bool tied = false) {
+  const models::llama3::Args args = tiny_args(tied);
+  Outcome outcome;
+  const models::llama3::Llama3 model(args);
+  for (const Parameter* parameter : model.parameters()) {
+    outcome.initial[parameter->fqn] = at::full(parameter->global_shape, NAN);
+    outcome.final[parameter->fqn] = at::full(parameter->global_shape, NAN);
+  }
+  auto worlds = comm::make_threaded_worlds(ranks);
+  std::vector<std::thread> threads;
+  for (auto& world : worlds) {
+    threads.emplace_back([&config, &args, &outcome, world = std::shared_ptr<comm::World>(std::move(world))]() mutable {
+      try {
+        train_rank(config, args, world, outcome);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << world->rank() << ": " << error.what();
+        world.reset();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return outcome;
+}
+
+struct Layout {
+  const char* name;
+  int64_t replicate, shard, tensor;
+  std::function<void(JobConfig&)> change = [](JobConfig&) {};
+  int ranks() const { return static_cast<int>(replicate * shard * tensor); }
+};
+
+void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
+
+JobConfig configure(const Layout& layout) {
+  JobConfig config = tiny_config();
+  config.parallelism.data_parallel_replicate_degree = layout.replicate;
+  config.parallelism.data_parallel_shard_degree = layout.shard;
+  config.parallelism.tensor_parallel_degree = layout.tensor;
+  config.training.local_batch_size = 12 / (layout.replicate * layout.shard);
+  layout.change(config);
+  return config;
+}
+
+void expect_same_run(const Outcome& outcome, const Outcome& one_rank, double limit) {
+  ASSERT_EQ(outcome.losses.size(), one_rank.losses.size());
+  for (size_t i = 0; i < one_rank.losses.size(); ++i) {
+    EXPECT_NEAR(outcome.losses[i], one_rank.losses[i], limit * one_rank.losses[i]) << "step " << i + 1;
+    EXPECT_NEAR(outcome.norms[i], one_rank.norms[i], limit * one_rank.norms[i]) << "step " << i + 1;
+    EXPECT_GE(outcome.max_losses[i], outcome.losses[i] * (1 - 1e-12));
+  }
+  EXPECT_EQ(outcome.valid_tokens, one_rank.valid_tokens);
+  EXPECT_EQ(outcome.tokens_seen, one_rank.tokens_seen);
+  for (const auto& [name, tensor] : one_rank.initial) {
+    EXPECT_TRUE(at::equal(outcome.initial.at(name), tensor)) << "initial " << name;
+    EXPECT_CLOSE(outcome.final.at(name), one_rank.final.at(name), limit);
+  }
+}
+
+const Outcome& one_rank_run(bool tied = false) {
+  static const Outcome plain = train(configure({"one", 1, 1, 1}), 1);
+  static const Outcome with_tied = train(configure({"one", 1, 1, 1}), 1, true);
+  return tied ? with_tied : plain;
+}
+
+class Layouts : public testing::TestWithParam<Layout> {};
+
+TEST_P(Layouts, TrainAsOneRankDoes) {
+  const Layout& layout = GetParam();
+  expect_same_run(train(configure(layout), layout.ranks()), one_rank_run(), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Layouts,
+    testing::Values(
+        Layout{"dp2", 2, 1, 1}, Layout{"fsdp2", 1, 2, 1}, Layout{"fsdp4", 1, 4, 1}, Layout{"fsdp3_uneven", 1, 3, 1},
+        Layout{"hsdp2x2", 2, 2, 1}, Layout{"tp2", 1, 1, 2}, Layout{"tp4", 1, 1, 4}, Layout{"fsdp2_tp2", 1, 2, 2},
+        Layout{"dp2_tp2", 2, 1, 2}, Layout{"hsdp2x2_tp2", 2, 2, 2},
+        Layout{"fsdp2_accumulation", 1, 2, 1, [](JobConfig& c) { c.training.local_batch_size = 2; }},
+        Layout{"fsdp2_reduce_once", 1, 2, 1,
+               [](JobConfig& c) {
+                 c.training.local_batch_size = 2;
+                 c.parallelism.fsdp_reduce_once = true;
+               }},
+        Layout{"dp2_accumulation_small_buckets", 2, 1, 1,
+               [](JobConfig& c) {
+                 c.training.local_batch_size = 3;
+                 c.parallelism.ddp_bucket_mb = 1;
+               }},
+        Layout{"fsdp2_offload", 1, 2, 1, [](JobConfig& c) { c.training.enable_cpu_offload = true; }},
+        Layout{"fsdp_on_one_rank", 1, 1, 1, [](JobConfig& c) { c.parallelism.fsdp_on_one_rank = true; }},
+        Layout{"fsdp2_never_reshard", 1, 2, 1,
+               [](JobConfig& c) { c.parallelism.fsdp_reshard_after_forward = "never"; }},
+        Layout{"fsdp2_always_reshard", 1, 2, 1,
+               [](JobConfig& c) { c.parallelism.fsdp_reshard_after_forward = "always"; }},
+        Layout{"tp2_without_loss_parallel", 1, 1, 2, [](JobConfig& c) { c.parallelism.disable_loss_parallel = true; }},
+        Layout{"async_tp2", 1, 1, 2, [](JobConfig& c) { c.parallelism.enable_async_tensor_parallel = true; }}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Layout, TiedEmbeddingsTrainAsOnOneRank) {
+  for (const Layout& layout : {Layout{"fsdp2", 1, 2, 1}, Layout{"dp2", 2, 1, 1}, Layout{"fsdp2_tp2", 1, 2, 2}}) {
+    expect_same_run(train(configure(layout), layout.ranks(), /*tied=*/true), one_rank_run(/*tied=*/true), 1e-5);
+  }
+}
+
+TEST(Layout, RecomputationGivesTheSameRunInParallel) {
+  for (const auto& [mode, option] : {std::pair{"full", "2"}, {"selective", "2"}, {"selective", "op"}}) {
+    const Layout layout{"hsdp2x2_tp2", 2, 2, 2, [&](JobConfig& c) {
+                          c.activation_checkpoint.mode = mode;
+                          c.activation_checkpoint.selective_ac_option = option;
+                          c.training.steps = 10;
+                        }};
+    expect_same_run(train(configure(layout), layout.ranks()), one_rank_run(), 1e-5);
+  }
+}
+
+TEST(Layout, MixedPrecisionStaysWithinTheRoundingOfBfloat16) {
+  const auto bf16 = [](JobConfig& c) { c.training.mixed_precision_param = "bfloat16"; };
+  const Outcome one = train(configure({"one", 1, 1, 1, bf16}), 1);
+  for (const Layout& layout : {Layout{"fsdp2", 1, 2, 1, bf16}, Layout{"tp2", 1, 1, 2, bf16},
+                               Layout{"dp2", 2, 1, 1, bf16}, Layout{"fsdp2_tp2", 1, 2, 2, bf16}}) {
+    const Outcome outcome = train(configure(layout), layout.ranks());
+    for (size_t i = 0; i < one.losses.size(); ++i) {
+      EXPECT_NEAR(outcome.losses[i], one.losses[i], 1e-3 * one.losses[i]) << layout.name << " step " << i + 1;
+      EXPECT_NEAR(outcome.norms[i], one.norms[i], 1e-2 * one.norms[i]) << layout.name << " step " << i + 1;
+    }
+    for (const auto& [name, tensor] : one.initial) EXPECT_TRUE(at::equal(outcome.initial.at(name), tensor)) << name;
+  }
+}
+
+// Runs `f` as every rank of the layout, each with its own run.
+void on_every_rank(const Layout& layout, const std::function<void(TrainState&)>& f) {
+  const JobConfig config = configure(layout);
+  auto worlds = comm::make_threaded_worlds(layout.ranks());
+  std::vector<std::thread> threads;
+  for (auto& world : worlds) {
+    threads.emplace_back([&, world = std::shared_ptr<comm::World>(std::move(world))]() mutable {
+      auto plan =
+          plan_model(config, world->size(), world->rank(), std::make_unique<models::llama3::Llama3>(tiny_args(false)));
+      TrainState run = build_train_state(config, at::kCPU, world, std::move(plan));
+      f(run);
+      run.mesh->host_group("world")->barrier();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Layout, ValidationSeesTheWholeSetOnEveryLayout) {
+  std::string records;
+  for (int i = 0; i < 40; ++i) {
+    records += R"({"text": "A text of its own, number )" + std::to_string(i * i * i) + ", " + std::string(7 * i, 'x') +
+               "\"}\n";
+  }
+  const std::filesystem::path file = test::test_folder() / "validation.jsonl";
+  write_file_atomically(file, records);
+  const auto with_validation = [&](JobConfig& c) {
+    c.validation.enable = true;
+    c.validation.dataset = "c4_validation";
+    c.validation.dataset_path = file.string();
+    c.validation.local_batch_size = 5;  // the last batch of a rank is not full
+    c.validation.seq_len = 32;
+    c.validation.steps = -1;
+    c.validation.data_streams = 12;
+  };
+  const auto losses = [&](Layout layout) {
+    layout.change = with_validation;
+    std::vector<double> losses(layout.ranks());
+    on_every_rank(layout, [&](TrainState& run) {
+      const auto loader =
+          build_validation_loader(run.config.validation, run.config.training, run.tokenizer, reader_of(*run.mesh));
+      losses[run.world->rank()] = validate(run, *loader).loss;
+      EXPECT_DOUBLE_EQ(validate(run, *loader).loss, losses[run.world->rank()]);
+      train_step(run);  // nothing gathered for the validation is left over
+    });
+    return losses;
+  };
+  const double one = losses({"one", 1, 1, 1})[0];
+  for (const Layout& layout : {Layout{"fsdp3", 1, 3, 1}, Layout{"dp2_tp2", 2, 1, 2}, Layout{"fsdp2", 1, 2, 1}}) {
+    for (const double loss : losses(layout)) EXPECT_NEAR(loss, one, 1e-6 * one) << layout.name;
+  }
+}
+
+TEST(FullyShard, StoresOneNthAndHoldsAtMostTwoUnitsWhole) {
+  constexpr int64_t kRanks = 4;
+  int64_t whole_model = 0;
+  const models::llama3::Llama3 model(tiny_args(false));
+  for (const Parameter* parameter : model.parameters()) {
+    whole_model += volume(parameter->global_shape);
+  }
+  on_every_rank({"fsdp4", 1, kRanks, 1}, [&](TrainState& run) {
+    train_step(run);
+    int64_t values = 0, grads = 0, states = 0;
+    for (const Parameter* parameter : run.parameters) {
+      values += parameter->value.numel();
+      grads += parameter->grad.numel();
+      EXPECT_FALSE(parameter->part_grad.defined()) << parameter->fqn;
+    }
+    for (const optim::StateTensor& state : run.optimizer->state()) {
+      if (state.name != "step") states += state.tensor.numel();
+    }
+    EXPECT_EQ(values, whole_model / kRanks);
+    EXPECT_EQ(grads, whole_model / kRanks);
+    EXPECT_EQ(states, 2 * whole_model / kRanks);
+    const auto& sharding = dynamic_cast<const parallel::FullyShard&>(*run.parallelism.data_parallel);
+    EXPECT_EQ(sharding.context().whole_units, 0);
+    EXPECT_LE(sharding.context().most_whole_units, 2);
+  });
+}
+
+// What the units of one rank do in one step.
+std::vector<std::string> events_of_a_step(const Layout& layout) {
+  std::vector<std::string> events;
+  on_every_rank(layout, [&](TrainState& run) {
+    if (run.world->rank() == 0) {
+      dynamic_cast<parallel::FullyShard&>(*run.parallelism.data_parallel)
+          .observe([&](std::string_view event, const std::string& unit) {
+            events.push_back(std::string(event) + " " + unit);
+          });
+    }
+    train_step(run);
+  });
+  return events;
+}
+
+TEST(FullyShard, TheNextUnitArrivesAndTheLastGradientsLeaveWhileAUnitComputes) {
+  const std::vector<std::string> events = events_of_a_step({"fsdp2", 1, 2, 1});
+  const auto at = [&](const std::string& event, const std::string& after = "") {
+    const auto begin = after.empty() ? events.begin() : std::find(events.begin(), events.end(), after);
+    const auto found = std::find(begin, events.end(), event);
+    EXPECT_NE(found, events.end()) << event;
+    return found - events.begin();
+  };
+  const std::vector<std::string> units = {"tok_embeddings", "layers.0", "layers.1", "layers.2", "head"};
+  for (size_t i = 0; i + 1 < units.size(); ++i) {
+    EXPECT_LT(at("gather " + units[i + 1]), at("after forward " + units[i]));
+  }
+  for (size_t i = units.size() - 1; i > 1; --i) {
+    const std::string backward = "backward " + units[i];
+    EXPECT_LT(at("gather " + units[i - 1], backward), at("after backward " + units[i]));
+    EXPECT_LT(at("reduce " + units[i]), at("after backward " + units[i - 1]));
+  }
+  // A look-up has no use for the table in its backward.
+  EXPECT_EQ(std::find(events.begin() + at("backward head"), events.end(), "gather tok_embeddings"), events.end());
+}
+
+}  // namespace
+}  // namespace titanium::train

@@ -1,0 +1,80 @@
+#include "titanium/models/parallelize.h"
+
+#include "titanium/base/error.h"
+#include "titanium/base/log.h"
+#include "titanium/parallel/fully_shard.h"
+#include "titanium/parallel/replicate.h"
+#include "titanium/parallel/tensor_parallel.h"
+
+namespace titanium::models {
+namespace {
+
+// Enough for the exchange of a piece to hide behind the product of another, few enough for large products.
+constexpr int64_t kAsyncPieces = 4;
+
+std::unique_ptr<ops::RowExchange> apply_tensor_parallel(LanguageModel& model, const config::Parallelism& options,
+                                                        const parallel::Mesh& mesh) {
+  if (mesh.size("tp") == 1) return nullptr;
+  const bool async = options.enable_async_tensor_parallel;
+  auto exchange = parallel::make_row_exchange(mesh.group("tp"), async ? kAsyncPieces : 1);
+  model.set_row_exchange(*exchange, !options.disable_loss_parallel);
+  if (async) log_info("Async TP is enabled");
+  log_info("Applied Tensor Parallelism to the model");
+  return exchange;
+}
+
+std::unique_ptr<parallel::DataParallel> apply_fully_shard(LanguageModel& model, const JobConfig& config,
+                                                          const parallel::Mesh& mesh, Device device) {
+  auto context = std::make_unique<parallel::ShardContext>(mesh.group("fsdp"), mesh.group("dp_replicate"), device,
+                                                          model.compute_dtype);
+  log_info("Applied {} to the model", mesh.size("dp_replicate") > 1 ? "HSDP" : "FSDP");
+  if (config.training.enable_cpu_offload) log_info("Applied CPU Offloading to the model");
+  return std::make_unique<parallel::FullyShard>(
+      model.units(), std::move(context),
+      parallel::FullyShardOptions{.reshard_after_forward = config.parallelism.fsdp_reshard_after_forward,
+                                  .reduce_once = config.parallelism.fsdp_reduce_once});
+}
+
+std::unique_ptr<parallel::DataParallel> apply_data_parallel(LanguageModel& model, const JobConfig& config,
+                                                            const parallel::Mesh& mesh, Device device) {
+  if (is_fully_sharded(config.parallelism, mesh.dims())) return apply_fully_shard(model, config, mesh, device);
+  if (mesh.size("dp_replicate") == 1) return std::make_unique<parallel::DataParallel>();
+  log_info("Applied DDP to the model");
+  return std::make_unique<parallel::Replicate>(
+      model.units(), mesh.group("dp_replicate"), device,
+      parallel::ReplicateOptions{.bucket_bytes = config.parallelism.ddp_bucket_mb << 20});
+}
+
+}  // namespace
+
+bool is_fully_sharded(const config::Parallelism& options, const parallel::ParallelDims& dims) {
+  return dims.fsdp() > 1 || options.fsdp_on_one_rank;
+}
+
+void place_parameters(LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims, int rank) {
+  const bool sharded = is_fully_sharded(config.parallelism, dims);
+  if (config.training.enable_cpu_offload && !sharded) {
+    throw UsageError(
+        "training.enable_cpu_offload moves the shards of parallelism.data_parallel_shard_degree > 1 to host memory, "
+        "but "
+        "nothing is sharded. Use more shards, or parallelism.fsdp_on_one_rank = true.");
+  }
+  if (dims.tp > 1) {
+    model.check_tensor_parallel(dims.tp);
+    parallel::cut_parameters(model.parameters(), model.tensor_parallel_plan(), parallel::axis_rank(dims, "tp", rank),
+                             dims.tp);
+  }
+  if (!sharded) return;
+  for (Parameter* parameter : model.parameters()) {
+    parallel::shard_parameter(*parameter, parallel::axis_rank(dims, "fsdp", rank), dims.fsdp());
+  }
+}
+
+Parallelism parallelize(LanguageModel& model, const JobConfig& config, const parallel::Mesh& mesh, Device device) {
+  Parallelism parallelism;
+  parallelism.exchange = apply_tensor_parallel(model, config.parallelism, mesh);
+  parallelism.data_parallel = apply_data_parallel(model, config, mesh, device);
+  return parallelism;
+}
+
+}  // namespace titanium::models

@@ -1,0 +1,203 @@
+#include "titanium/parallel/sharded_unit.h"
+
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/empty.h>
+
+#include "titanium/base/error.h"
+
+namespace titanium::parallel {
+namespace {
+
+constexpr Dtype kReduceDtype = at::kFloat;
+// Segments begin at multiples of this, so that copies and collectives are aligned for 16-byte access in every dtype.
+constexpr int64_t kAlignment = 8;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t row_elements(const Parameter& parameter) { return volume(parameter.part.shape) / parameter.rows(); }
+
+int64_t shard_elements(const Parameter& parameter) { return volume(parameter.shard.shape); }
+
+}  // namespace
+
+FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks) {
+  FlatLayout layout{.segments = {}, .ranks = ranks, .elements = 0};
+  for (Parameter* parameter : parameters) {
+    const int64_t rows = ceil_div(parameter->rows(), ranks);
+    const int64_t elements = rows * row_elements(*parameter);
+    layout.segments.push_back({parameter, rows, elements, layout.elements});
+    layout.elements += ceil_div(elements, kAlignment) * kAlignment;
+  }
+  return layout;
+}
+
+void shard_parameter(Parameter& parameter, int64_t rank, int64_t ranks) {
+  const int64_t rows = parameter.rows(), per_rank = ceil_div(rows, ranks);
+  const int64_t first = std::min(rows, rank * per_rank);
+  parameter.shard = parameter.part;
+  parameter.shard.shape[0] = std::min(per_rank, rows - first);
+  parameter.shard.offset[0] += first;
+  parameter.placements.push_back({"fsdp", 0});
+}
+
+ShardContext::ShardContext(comm::GroupPtr shard, comm::GroupPtr replicate, Device device, Dtype compute_dtype)
+    : shard(std::move(shard)),
+      replicate(std::move(replicate)),
+      device(device),
+      compute_dtype(compute_dtype),
+      pool(device),
+      gather_stream(device),
+      reduce_stream(device) {}
+
+struct ShardedUnit::Reduction {
+  Tensor in;    // all ranks' gradients, n flat buffers
+  Tensor mine;  // the sum, this rank's flat buffer
+  comm::Work work;
+  bool scattered = false;  // `mine` holds the sum over the shard group; next is that over replicas
+};
+
+ShardedUnit::ShardedUnit(const nn::Unit& unit, ShardContext& context)
+    : context_(context),
+      layout_(flat_layout(unit.parameters, context.shard->size())),
+      gathered_(context.device),
+      grad_memory_(unit.parameters.size()) {}
+
+ShardedUnit::~ShardedUnit() = default;
+
+void ShardedUnit::start_gather() {
+  if (whole_.defined() || flat_.defined()) return;
+  const SideStream::Scope beside(context_.gather_stream);
+  flat_ = context_.pool.take(layout_.ranks * layout_.elements, context_.compute_dtype);
+  const Tensor mine = flat_.narrow(0, context_.shard->rank() * layout_.elements, layout_.elements);
+  copy_in(mine);
+  gathering_ = context_.shard->all_gather(flat_, mine);
+}
+
+void ShardedUnit::finish_gather() {
+  if (whole_.defined()) return;
+  start_gather();
+  {
+    const SideStream::Scope beside(context_.gather_stream);
+    gathering_->wait();
+    gathering_.reset();
+    if (layout_.ranks == 1) {
+      whole_ = flat_;
+      flat_ = Tensor();
+    } else {
+      whole_ = context_.pool.take(layout_.ranks * layout_.elements, context_.compute_dtype);
+      const Tensor by_rank = flat_.view({layout_.ranks, layout_.elements});
+      for (const Segment& segment : layout_.segments) {
+        whole_.narrow(0, layout_.ranks * segment.offset, layout_.ranks * segment.elements)
+            .view({layout_.ranks, segment.elements})
+            .copy_(by_rank.narrow(1, segment.offset, segment.elements));
+      }
+      context_.pool.give_back(flat_);
+      flat_ = Tensor();
+    }
+    gathered_.record();
+  }
+  gathered_.wait();
+  for (const Segment& segment : layout_.segments) {
+    Parameter& parameter = *segment.parameter;
+    const Tensor part = whole_.narrow(0, layout_.ranks * segment.offset, volume(parameter.part.shape));
+    parameter.hold_gathered(part.view(parameter.part.shape));
+  }
+  context_.most_whole_units = std::max(context_.most_whole_units, ++context_.whole_units);
+}
+
+void ShardedUnit::copy_in(const Tensor& mine) {
+  std::vector<Tensor> to, from;
+  for (const Segment& segment : layout_.segments) {
+    const Tensor value = segment.parameter->value.detach();
+    if (value.numel() == 0) continue;
+    to.push_back(mine.narrow(0, segment.offset, value.numel()));
+    // Offloaded values cross in their own dtype and are cast on the device.
+    from.push_back(value.flatten().to(context_.device, /*non_blocking=*/true));
+  }
+  const c10::AutoGradMode no_grad(false);
+  if (!to.empty()) at::_foreach_copy_(to, from);
+}
+
+void ShardedUnit::release() {
+  if (!whole_.defined()) return;
+  for (const Segment& segment : layout_.segments) segment.parameter->drop_gathered();
+  context_.pool.give_back(whole_);
+  whole_ = Tensor();
+  --context_.whole_units;
+}
+
+bool ShardedUnit::has_grads() const {
+  return std::any_of(layout_.segments.begin(), layout_.segments.end(),
+                     [](const Segment& segment) { return segment.parameter->part_grad.defined(); });
+}
+
+// On the current stream, which made the gradients and may free them right after.
+void ShardedUnit::copy_grads_in(const Tensor& in) {
+  const Tensor by_rank = in.view({layout_.ranks, layout_.elements});
+  for (const Segment& segment : layout_.segments) {
+    Tensor& grad = segment.parameter->part_grad;
+    const Tensor place = by_rank.narrow(1, segment.offset, segment.elements);
+    if (!grad.defined()) {
+      place.zero_();
+      continue;
+    }
+    const Tensor flat = grad.flatten();
+    const int64_t full_ranks = flat.numel() / segment.elements;
+    place.narrow(0, 0, full_ranks).copy_(flat.narrow(0, 0, full_ranks * segment.elements).view({full_ranks, -1}));
+    const int64_t rest = flat.numel() - full_ranks * segment.elements;
+    if (rest > 0) {
+      place.select(0, full_ranks).narrow(0, 0, rest).copy_(flat.narrow(0, full_ranks * segment.elements, rest));
+    }
+    grad = Tensor();
+  }
+}
+
+void ShardedUnit::start_reduce() {
+  TI_ASSERT(!is_reducing(), "a second reduction of the same unit");
+  reduction_ = std::make_unique<Reduction>();
+  reduction_->in = context_.pool.take(layout_.ranks * layout_.elements, kReduceDtype);
+  copy_grads_in(reduction_->in);
+  Fence computed(context_.device);
+  computed.record();
+  const SideStream::Scope beside(context_.reduce_stream);
+  computed.wait();
+  reduction_->mine = context_.pool.take(layout_.elements, kReduceDtype);
+  reduction_->work = context_.shard->reduce_scatter(reduction_->mine, reduction_->in, comm::Reduce::kSum);
+}
+
+void ShardedUnit::advance_reduce() {
+  const SideStream::Scope beside(context_.reduce_stream);
+  reduction_->work->wait();
+  if (!reduction_->scattered) {
+    reduction_->scattered = true;
+    context_.pool.give_back(reduction_->in);
+    if (context_.replicate->size() > 1) {
+      reduction_->work = context_.replicate->all_reduce(reduction_->mine, comm::Reduce::kSum);
+      return;
+    }
+  }
+  add_to_grads(reduction_->mine);
+  context_.pool.give_back(reduction_->mine);
+  reduction_.reset();
+}
+
+void ShardedUnit::add_to_grads(const Tensor& mine) {
+  const c10::AutoGradMode no_grad(false);
+  for (size_t i = 0; i < layout_.segments.size(); ++i) {
+    const Segment& segment = layout_.segments[i];
+    Parameter& parameter = *segment.parameter;
+    const Tensor sum = mine.narrow(0, segment.offset, shard_elements(parameter)).view(parameter.shard.shape);
+    if (parameter.grad.defined()) {
+      parameter.grad.add_(sum.to(parameter.grad.device()));
+      continue;
+    }
+    Tensor& memory = grad_memory_[i];
+    if (!memory.defined()) {
+      const bool pinned = parameter.value.is_cpu() && !context_.device.is_cpu();
+      memory = at::empty(parameter.shard.shape, parameter.value.options().requires_grad(false).pinned_memory(pinned));
+    }
+    parameter.grad = memory.copy_(sum.to(parameter.value.scalar_type()), /*non_blocking=*/true);
+  }
+}
+
+}  // namespace titanium::parallel

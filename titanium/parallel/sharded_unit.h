@@ -1,0 +1,84 @@
+// One unit of fully sharded data parallelism: its weights are gathered around each use, its gradients are reduced and
+// scattered after its backward, each through one flat buffer.
+#pragma once
+
+#include <memory>
+
+#include "titanium/comm/group.h"
+#include "titanium/nn/unit.h"
+#include "titanium/parallel/buffer_pool.h"
+
+namespace titanium::parallel {
+
+// Note [Flat buffers]
+// A parameter's part is cut along dim 0 into pieces of ceil(rows / n) rows, of which the last ones may be short or
+// empty. A rank's flat buffer holds its piece of every parameter of the unit, padded to the full piece, one after the
+// other; gathered, the buffers of all ranks lie side by side, and copying turns them into whole parameters. Gradients
+// go the same way back. Padding is never read.
+struct Segment {
+  Parameter* parameter;
+  int64_t rows_per_rank;
+  int64_t elements;  // rows_per_rank * elements of a row
+  int64_t offset;    // in a rank's flat buffer
+};
+
+struct FlatLayout {
+  std::vector<Segment> segments;
+  int64_t ranks = 1;
+  int64_t elements = 0;  // of one rank's flat buffer
+};
+FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks);
+
+// Gives the parameter its shard of dim 0 for `rank` of `ranks`. Nothing may be materialised yet.
+void shard_parameter(Parameter& parameter, int64_t rank, int64_t ranks);
+
+// What all units of a model share. The groups have at least one member each.
+struct ShardContext {
+  ShardContext(comm::GroupPtr shard, comm::GroupPtr replicate, Device device, Dtype compute_dtype);
+  comm::GroupPtr shard, replicate;
+  Device device;
+  Dtype compute_dtype;
+  BufferPool pool;
+  SideStream gather_stream, reduce_stream;
+  int64_t whole_units = 0;       // gathered now
+  int64_t most_whole_units = 0;  // at a time
+};
+
+class ShardedUnit {
+ public:
+  ShardedUnit(const nn::Unit& unit, ShardContext& context);
+  ~ShardedUnit();
+  ShardedUnit(const ShardedUnit&) = delete;
+  ShardedUnit& operator=(const ShardedUnit&) = delete;
+
+  // Begins to gather, if that has not happened; queues only.
+  void start_gather();
+  // The parameters may be used by what the current stream queues from now on.
+  void finish_gather();
+  // They are not used any more.
+  void release();
+
+  bool has_grads() const;
+  // The gradients of the parts, which the current stream has computed, set out to become those of the shards.
+  void start_reduce();
+  // Goes one step on: from the scattering to the sum over replicas, from there to the gradients of the parameters.
+  void advance_reduce();
+  bool is_reducing() const { return reduction_ != nullptr; }
+
+ private:
+  struct Reduction;
+  void copy_in(const Tensor& mine);
+  void copy_grads_in(const Tensor& in);
+  void add_to_grads(const Tensor& mine);
+
+  ShardContext& context_;
+  FlatLayout layout_;
+  Tensor flat_;   // while gathering
+  Tensor whole_;  // while gathered
+  comm::Work gathering_;
+  Fence gathered_;
+  std::unique_ptr<Reduction> reduction_;
+  std::vector<Tensor> grad_memory_;  // of each segment's parameter, kept over steps
+};
+
+}  // namespace titanium::parallel

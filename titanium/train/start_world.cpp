@@ -1,0 +1,86 @@
+#include "titanium/train/start_world.h"
+
+#include <charconv>
+#include <cstdlib>
+
+#include "titanium/base/error.h"
+#include "titanium/base/log.h"
+#include "titanium/comm/connect.h"
+#include "titanium/comm/flight_recorder.h"
+#include "titanium/comm/nccl_environment.h"
+#include "titanium/tensor/cuda_backend.h"
+
+namespace titanium::train {
+namespace {
+
+int fake_world_size() {
+  const char* value = std::getenv("NGPU");
+  const std::string_view text = value == nullptr ? "" : value;
+  int size = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  if (error != std::errc() || end != text.data() + text.size() || size < 1) {
+    throw UsageError(
+        fmt::format("NGPU = \"{}\" is not a number of ranks. comm.mode = \"fake_backend\" takes the number of ranks to "
+                    "simulate from the variable NGPU.",
+                    text));
+  }
+  return size;
+}
+
+std::filesystem::path trace_file(const JobConfig& config, int rank) {
+  return std::filesystem::path(config.job.dump_folder) / config.comm.save_traces_folder /
+         fmt::format("{}{}", config.comm.save_traces_file_prefix, rank);
+}
+
+}  // namespace
+
+comm::Environment ranks_of_run(const config::Comm& options) {
+  if (options.mode != "fake_backend") return comm::read_environment();
+  comm::Environment ranks;
+  ranks.world_size = fake_world_size();
+  return ranks;
+}
+
+Device pick_device(const JobConfig& config, const comm::Environment& ranks) {
+  const bool shares = config.comm.backend == "gloo" && cuda_device_count() > 0;
+  return parse_device(config.training.device, shares ? ranks.local_rank % cuda_device_count() : ranks.local_rank);
+}
+
+std::shared_ptr<comm::World> start_world(const JobConfig& config, const comm::Environment& ranks, Device device,
+                                         std::function<void(const std::string& line)> on_peer_failure) {
+  if (config.comm.mode == "fake_backend") return comm::make_fake_world(ranks.rank, ranks.world_size);
+  if (config.comm.backend == "nccl" && !device.is_cuda()) {
+    throw UsageError("comm.backend = \"nccl\" needs a GPU. Use \"auto\" or \"gloo\".");
+  }
+  if (device.is_cuda() && config.comm.backend != "gloo") {
+    comm::set_flight_recorder_environment(
+        config.comm.trace_buf_size, trace_file(config, ranks.rank).parent_path() / config.comm.save_traces_file_prefix);
+  }
+  comm::flight_recorder().set_capacity(static_cast<size_t>(std::max<int64_t>(1, config.comm.trace_buf_size)));
+  comm::ConnectOptions options;
+  options.environment = ranks;
+  options.device = device;
+  if (config.comm.backend == "gloo") options.cuda_carrier = comm::ConnectOptions::Carrier::kGloo;
+  options.init_timeout = std::chrono::seconds(config.comm.init_timeout_seconds);
+  options.connect_groups_of_one = config.parallelism.fsdp_on_one_rank;
+  options.on_peer_failure = [config, rank = ranks.rank, report = std::move(on_peer_failure)](const std::string& news) {
+    const std::string line =
+        fmt::format("rank {}: stopped in {}, because {}", rank, comm::flight_recorder().describe_current(), news);
+    dump_flight_recorder(config, rank);
+    report(line);
+  };
+  return comm::connect(options);
+}
+
+void dump_flight_recorder(const JobConfig& config, int rank) {
+  if (config.comm.trace_buf_size == 0 || comm::flight_recorder().records().empty()) return;
+  const std::filesystem::path file = trace_file(config, rank).string() + ".json";
+  try {
+    std::filesystem::create_directories(file.parent_path());
+    comm::flight_recorder().dump(file);
+  } catch (const std::exception& error) {
+    log_warning("the flight recorder could not be written: {}", error.what());
+  }
+}
+
+}  // namespace titanium::train
