@@ -1,5 +1,6 @@
 """`titanium launch` as a user meets it, with small scripts as ranks: environment, output, failures, restarts, nodes."""
 
+import errno
 import json
 import os
 import pathlib
@@ -67,7 +68,7 @@ class LaunchTest(unittest.TestCase):
         return result.stderr
 
     def processes(self):
-        """Processes of this test that are alive, and zombies of this process."""
+        """Processes of this test that are alive."""
         found = []
         for folder in pathlib.Path("/proc").glob("[0-9]*"):
             try:
@@ -144,8 +145,7 @@ time.sleep(1); sys.exit(9)"""
 
     def test_signals_are_forwarded_and_end_the_job_without_restart(self):
         script = """
-def stop(number, frame): print("stopped", flush=True); sys.exit(code)
-code = 0 if sys.argv[2:] else 0
+def stop(number, frame): print("stopped", flush=True); sys.exit(0)
 signal.signal(signal.SIGINT, stop)
 print("ready", flush=True); waits()"""
         for number, code, line in ((signal.SIGINT, 0, "stopped"), (signal.SIGTERM, 143, "ready")):
@@ -186,23 +186,26 @@ print("ready", flush=True); waits()"""
 
     # Several nodes
 
-    def nodes(self, script, count, *options, addresses=None):
-        endpoint = f"{addresses[0] if addresses else '127.0.0.1'}:{free_port()}"
+    def nodes(self, script, count, *options, address="127.0.0.1", port=None):
+        endpoint = f"{address}:{port or free_port()}"
         return [self.start(script, "--nnodes", count, "--node-rank", node, "--rdzv-endpoint", endpoint, *options) for node in range(count)]
 
     def test_two_nodes_are_one_job(self):
         script = 'print(os.environ["RANK"], os.environ["LOCAL_RANK"], os.environ["GROUP_RANK"], os.environ["WORLD_SIZE"], os.environ["MASTER_ADDR"], os.environ["TORCHELASTIC_RUN_ID"])'
-        launchers = self.nodes(script, 2, "--nproc-per-node", 4, "--log-rank", "0,1,2,3,4,5,6,7", "--log-dir", self.folder, addresses=["127.0.0.2"])
+        port = free_port()
+        launchers = self.nodes(script, 2, "--nproc-per-node", 4, "--log-rank", "0,1,2,3,4,5,6,7", "--log-dir", self.folder, address="127.0.0.2", port=port)
         text = "".join(self.end(launcher, 0)[0] for launcher in launchers)
         lines = sorted(re.findall(r"^\[rank\d\]:(.*)$", text, re.MULTILINE))
         run_id = lines[0].split()[-1]
         self.assertEqual(lines, [f"{rank} {rank % 4} {rank // 4} 8 127.0.0.2 {run_id}" for rank in range(8)])
+        with socket.socket() as probe:
+            self.assertEqual(probe.connect_ex(("127.0.0.2", port)), errno.ECONNREFUSED, "the store's port is still open")
         self.assertEqual(sorted(path.name for path in (self.folder / run_id / "attempt_0").iterdir()), list("01234567"))
 
     def test_all_nodes_restart_together(self):
         script = """
 if attempt == 0 and rank == 5: print("trouble"); sys.exit(3)
-if attempt == 0 and rank < 4: waits()
+if attempt == 0 and rank < 4: time.sleep(2); sys.exit(5)  # as ranks do that miss a peer
 print("fine")"""
         first, second = [self.end(launcher, 0) for launcher in self.nodes(script, 2, "--nproc-per-node", 4, "--max-restarts", 1)]
         for out, err in (first, second):
