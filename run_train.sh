@@ -1,19 +1,27 @@
 #!/usr/bin/env bash
-# Trains: sets the machine up and builds on first use, then starts `titanium train`.
+# Trains: sets the machine up and builds on first use, then starts `titanium train`, through `titanium launch` where there are
+# several ranks. docs/launching.md has recipes.
 #
 #   ./run_train.sh [--section.key value ...]
 #
-#   NGPU          ranks to start (default: 1)
-#   LOG_RANK      ranks whose output is shown, comma separated (default: 0)
-#   CONFIG_FILE   TOML file (default: configs/llama3/debug_model.toml, without a GPU debug_model_cpu.toml)
+#   CONFIG_FILE         TOML file (default: configs/llama3/debug_model.toml, without a GPU debug_model_cpu.toml)
+#   NGPU                ranks on this node: a number, gpu or cpu (default: PET_NPROC_PER_NODE, else 1); without a GPU they run
+#                       on the CPU
+#   LOG_RANK            ranks whose output is shown, comma separated (default: 0)
+#   LOG_DIR, RUN_ID     folder for the output of all ranks, and the run's name in it (default: no files)
+#   MAX_RESTARTS        how often all ranks are started again after a failure (default: 0)
+#   NNODES, NODE_RANK   number of nodes, number of this one (default: OVERRIDE_PET_NNODES or PET_NNODES, PET_NODE_RANK, else 1
+#                       node); with several, MASTER_ADDR and MASTER_PORT (default: 29500) are those of node 0
+#   RDZV_TIMEOUT        seconds to wait for the other nodes (default: 600)
+#   COMM_MODE           fake_backend: one step in one process that plays rank 0 of NGPU ranks
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source tools/setup.sh
+source tools/train_command.sh
 titanium_setup program titanium
 
 export LOG_RANK=${LOG_RANK:-0}
 export PYTORCH_ALLOC_CONF=${PYTORCH_ALLOC_CONF:-expandable_segments:True}
 if has_gpu_driver; then default_config=debug_model; else default_config=debug_model_cpu; fi
-config_file=${CONFIG_FILE:-configs/llama3/$default_config.toml}
-[ "${NGPU:-1}" = 1 ] || fail "NGPU=$NGPU: several ranks are not available yet. Use NGPU=1"
-exec "$TITANIUM_BUILD/titanium" train --job.config_file "$config_file" "$@"
+train_command "$TITANIUM_BUILD/titanium" --job.config_file "${CONFIG_FILE:-configs/llama3/$default_config.toml}" "$@"
+exec "${command[@]}"

@@ -8,7 +8,8 @@
 #
 #   TITANIUM_DEPS_DIR    where the wheels are kept (default: ~/.cache/titanium)
 #   TITANIUM_TORCH_DIR   an installed torch 2.11.0 (the folder that holds lib/ and include/) to use instead of our own
-#   TITANIUM_CUDA        off: a CPU build even where there is a CUDA compiler (default: auto)
+#   TITANIUM_CUDA        off: a CPU build even where there is a CUDA compiler; on: a CUDA build even where there is neither a
+#                        compiler nor a driver, as for an image (default: auto)
 #   TITANIUM_PRESET      release (default), debug or asan
 
 TITANIUM_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -109,7 +110,7 @@ configure() {
   torch=$(find_torch)
   if [ "${TITANIUM_CUDA:-auto}" != off ]; then
     nvcc=$(find_nvcc)
-    if [ -z "$nvcc" ] && has_gpu_driver; then
+    if [ -z "$nvcc" ] && { has_gpu_driver || [ "${TITANIUM_CUDA:-auto}" = on ]; }; then
       wheel_groups+=(compiler)
       nvcc="$venv/lib/$(python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])')/site-packages/nvidia/cu13/bin/nvcc"
     fi

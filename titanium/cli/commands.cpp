@@ -3,6 +3,7 @@
 #include "titanium/cli/config.h"
 #include "titanium/cli/eval.h"
 #include "titanium/cli/generate.h"
+#include "titanium/cli/launch.h"
 #include "titanium/cli/tokenize.h"
 #include "titanium/cli/tokenizer.h"
 #include "titanium/cli/train.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"train", "train a model", run_train},
+    {"launch", "start the ranks of a job on this node", run_launch},
     {"eval", "measure the loss of a checkpoint", run_eval},
     {"generate", "continue a text with a checkpoint", run_generate},
     {"config", "show, check and explain configurations", run_config},

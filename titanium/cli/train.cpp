@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "titanium/base/log.h"
+#include "titanium/comm/environment.h"
 #include "titanium/config/dump.h"
 #include "titanium/config/load_config.h"
 #include "titanium/train/trainer.h"
@@ -21,15 +22,13 @@ void request_stop(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
-std::string environment(const char* name, const char* fallback) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? fallback : value;
-}
-
-// LOG_RANK lists the ranks whose output is shown, as torchtitan's launcher has it.
+// LOG_RANK lists the ranks whose output is shown, as torchtitan's launcher has it. A launcher that relays the output
+// does this itself, and may keep the rest in files.
 bool output_is_shown() {
-  std::istringstream ranks(environment("LOG_RANK", "0"));
-  const std::string own = environment("RANK", "0");
+  if (std::getenv("TORCHELASTIC_RUN_ID") != nullptr) return true;
+  const char* shown = std::getenv("LOG_RANK");
+  std::istringstream ranks(shown == nullptr ? "0" : shown);
+  const std::string own = std::to_string(comm::read_environment().rank);
   for (std::string rank; std::getline(ranks, rank, ',');) {
     if (rank == own) return true;
   }

@@ -1,0 +1,252 @@
+"""`titanium launch` as a user meets it, with small scripts as ranks: environment, output, failures, restarts, nodes."""
+
+import errno
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import uuid
+
+PROGRAM = os.environ["TITANIUM"]
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+MARKER = "TITANIUM_LAUNCH_TEST"  # what the launchers of one test start carries its value
+
+# Writes what it was given, and reads commands from its arguments. Python, since it must not have children.
+WORKER = """
+import json, os, signal, sys, time
+rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+def waits(): time.sleep(300)
+exec(sys.argv[1])
+"""
+
+
+def clean_environment(**changes):
+    dropped = re.compile(r"(RANK|WORLD_SIZE|LOCAL_.*|GROUP_RANK|MASTER_.*|TORCHELASTIC_.*|SLURM_.*|PET_.*|LOG_RANK|OMP_NUM_THREADS)$")
+    return {name: value for name, value in os.environ.items() if not dropped.match(name)} | changes
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class LaunchTest(unittest.TestCase):
+    def setUp(self):
+        self.marker = uuid.uuid4().hex
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def start(self, script, *options, **environment):
+        """A launcher whose ranks run the Python text `script`."""
+        command = [PROGRAM, "launch", *map(str, options), "--program", sys.executable, "--", "-c", WORKER, script]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env=clean_environment(**{MARKER: self.marker}, **environment))
+
+    def end(self, launcher, code):
+        """stdout and stderr of a launcher that is to end with `code`, and to leave nothing behind."""
+        out, err = launcher.communicate(timeout=60)
+        self.assertEqual(launcher.returncode, code, out + err)
+        return out, err
+
+    def launch(self, script, *options, code=0, **environment):
+        out, err = self.end(self.start(script, *options, **environment), code)
+        self.assertEqual(self.processes(), [])
+        return out, err
+
+    def refused(self, *arguments):
+        result = subprocess.run([PROGRAM, "launch", *arguments], capture_output=True, text=True, env=clean_environment())
+        self.assertEqual((result.returncode, result.stdout), (2, ""), result.stderr)
+        return result.stderr
+
+    def processes(self):
+        """Processes of this test that are alive."""
+        found = []
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if f"{MARKER}={self.marker}".encode() in (folder / "environ").read_bytes():
+                    found.append(folder.name)
+            except OSError:
+                pass
+        return found
+
+    def wait_until(self, condition):
+        deadline = time.monotonic() + 30
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, "nothing happened")
+            time.sleep(0.02)
+
+    def ranks_of(self, text):
+        return sorted(set(re.findall(r"^\[rank(\d+)\]:", text, re.MULTILINE)))
+
+    # One node
+
+    def test_ranks_get_the_environment_of_torchrun(self):
+        out, _ = self.launch("print(json.dumps(dict(os.environ)))", "--nproc_per_node=3", "--log_rank", "0,1,2", "--run-id", "r1")
+        worlds = {}
+        for line in out.splitlines():
+            found = re.match(r"\[rank(\d)\]:(\{.*)", line)
+            if found:
+                worlds[int(found.group(1))] = json.loads(found.group(2))
+        self.assertEqual(sorted(worlds), [0, 1, 2])
+        for rank, world in worlds.items():
+            expected = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 3, "LOCAL_WORLD_SIZE": 3, "GROUP_RANK": 0,
+                        "MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_RUN_ID": "r1",
+                        "TORCHELASTIC_USE_AGENT_STORE": True, "OMP_NUM_THREADS": max(1, len(os.sched_getaffinity(0)) // 3)}
+            self.assertEqual({name: world.get(name) for name in expected}, {name: str(value) for name, value in expected.items()})
+            self.assertEqual(world["MASTER_PORT"], worlds[0]["MASTER_PORT"])
+
+    def test_only_the_chosen_ranks_are_shown_and_all_are_logged(self):
+        script = 'print("out", rank); sys.stderr.write(f"err {rank}")'
+        for options, environment, shown in (([], {}, ["0"]), ([], {"LOG_RANK": "1,2"}, ["1", "2"]), (["--log-rank", "2"], {"LOG_RANK": "1"}, ["2"])):
+            out, err = self.launch(script, "--nproc-per-node", 3, "--log-dir", self.folder, "--run-id", "r" + shown[0], *options, **environment)
+            self.assertEqual((self.ranks_of(out), self.ranks_of(err)), (shown, shown))
+            self.assertIn(f"[rank{shown[0]}]:err {shown[0]}\n", err)
+            for rank in range(3):
+                logs = self.folder / ("r" + shown[0]) / "attempt_0" / str(rank)
+                self.assertEqual((logs / "stdout.log").read_text(), f"out {rank}\n")
+                self.assertEqual((logs / "stderr.log").read_text(), f"err {rank}")
+
+    def test_the_first_failure_is_named_with_its_last_lines(self):
+        script = """
+if rank == 2:
+    for i in range(30): print("line", i)
+    sys.exit(7)
+time.sleep(1); sys.exit(9)"""
+        out, err = self.launch(script, "--nproc-per-node", 4, code=7)
+        self.assertRegex(err, r"(?m)^titanium launch: rank 2 \(node 0, process \d+\) failed first: exit code 7\. Its last lines:$")
+        self.assertEqual(re.findall(r"\[rank2\]:line (\d+)", err), [str(i) for i in range(10, 30)])
+        self.assertNotIn("[rank2]", out)
+
+    def test_a_killed_rank_takes_the_job_along(self):
+        # Rank 0 does not listen to SIGTERM either.
+        script = "signal.signal(signal.SIGTERM, signal.SIG_IGN) if rank == 0 else None\nos.kill(os.getpid(), signal.SIGKILL) if rank == 1 else waits()"
+        _, err = self.launch(script, "--nproc-per-node", 3, code=137)
+        self.assertIn("rank 1", err)
+        self.assertIn("failed first: SIGKILL. If nobody sent it, the kernel did because the machine ran out of memory", err)
+
+    def test_a_restart_is_a_new_attempt_of_all_ranks(self):
+        script = 'print("attempt", attempt)\nif attempt == 0: sys.exit(3 if rank == 1 else 0)'
+        out, err = self.launch(script, "--nproc-per-node", 2, "--max-restarts", 2, "--log-dir", self.folder, "--run-id", "r")
+        self.assertIn("[rank0]:attempt 0\n", out)
+        self.assertIn("WARNING - Restarting all ranks: 1 of 2 restarts\n", out)
+        self.assertIn("[rank0]:attempt 1\n", out)
+        self.assertIn("rank 1", err)
+        self.assertEqual((self.folder / "r/attempt_1/1/stdout.log").read_text(), "attempt 1\n")
+        self.launch("sys.exit(4)", "--max-restarts", 1, code=4)
+
+    def test_signals_are_forwarded_and_end_the_job_without_restart(self):
+        script = """
+def stop(number, frame): print("stopped", flush=True); sys.exit(0)
+signal.signal(signal.SIGINT, stop)
+print("ready", flush=True); waits()"""
+        for number, code, line in ((signal.SIGINT, 0, "stopped"), (signal.SIGTERM, 143, "ready")):
+            launcher = self.start(script, "--nproc-per-node", 2, "--max-restarts", 3, "--log-dir", self.folder, "--run-id", number.name)
+            logs = [self.folder / number.name / "attempt_0" / rank / "stdout.log" for rank in "01"]
+            self.wait_until(lambda: all(log.exists() and "ready" in log.read_text() for log in logs))
+            launcher.send_signal(number)
+            out, err = self.end(launcher, code)
+            self.assertNotIn("Restarting", out)
+            for log in logs:
+                self.assertIn(line, log.read_text())
+        self.assertEqual(self.processes(), [])
+
+    def test_nothing_outlives_a_killed_launcher(self):
+        launcher = self.start("waits()", "--nproc-per-node", 3)
+        self.wait_until(lambda: len(self.processes()) == 4)
+        launcher.kill()
+        self.end(launcher, -signal.SIGKILL)
+        self.wait_until(lambda: self.processes() == [])
+
+    def test_what_a_rank_leaves_behind_ends_with_it(self):
+        self.launch('import subprocess; subprocess.Popen(["sleep", "300"])', "--nproc-per-node", 2)
+
+    def test_titanium_itself_is_started_without_a_program(self):
+        command = [PROGRAM, "launch", "--standalone", "--nproc-per-node", "2", "--", "config", "check", "configs/llama3/debug_model.toml"]
+        result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=clean_environment())
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("[rank0]:configs/llama3/debug_model.toml is valid.\n", result.stdout)
+
+    def test_wrong_command_lines_are_refused(self):
+        self.assertIn("nothing to start", self.refused("--nproc-per-node", "2"))
+        self.assertIn("--nproc-per-node many", self.refused("--nproc-per-node", "many", "--", "train"))
+        self.assertIn("--node-rank 2", self.refused("--nnodes", "2", "--node-rank", "2", "--rdzv-endpoint", "a:1", "--", "train"))
+        self.assertIn("--rdzv-endpoint", self.refused("--nnodes", "2", "--", "train"))
+        self.assertIn("--rdzv-endpoint a:b", self.refused("--nnodes", "2", "--rdzv-endpoint", "a:b", "--", "train"))
+        self.assertIn("--log-rank 5", self.refused("--nproc-per-node", "2", "--log-rank", "5", "--", "train"))
+        self.assertIn("--program /no/such", self.refused("--program", "/no/such", "--"))
+
+    # Several nodes
+
+    def nodes(self, script, count, *options, address="127.0.0.1", port=None):
+        endpoint = f"{address}:{port or free_port()}"
+        return [self.start(script, "--nnodes", count, "--node-rank", node, "--rdzv-endpoint", endpoint, *options) for node in range(count)]
+
+    def test_two_nodes_are_one_job(self):
+        script = 'print(os.environ["RANK"], os.environ["LOCAL_RANK"], os.environ["GROUP_RANK"], os.environ["WORLD_SIZE"], os.environ["MASTER_ADDR"], os.environ["TORCHELASTIC_RUN_ID"])'
+        port = free_port()
+        launchers = self.nodes(script, 2, "--nproc-per-node", 4, "--log-rank", "0,1,2,3,4,5,6,7", "--log-dir", self.folder, address="127.0.0.2", port=port)
+        text = "".join(self.end(launcher, 0)[0] for launcher in launchers)
+        lines = sorted(re.findall(r"^\[rank\d\]:(.*)$", text, re.MULTILINE))
+        run_id = lines[0].split()[-1]
+        self.assertEqual(lines, [f"{rank} {rank % 4} {rank // 4} 8 127.0.0.2 {run_id}" for rank in range(8)])
+        with socket.socket() as probe:
+            self.assertEqual(probe.connect_ex(("127.0.0.2", port)), errno.ECONNREFUSED, "the store's port is still open")
+        self.assertEqual(sorted(path.name for path in (self.folder / run_id / "attempt_0").iterdir()), list("01234567"))
+
+    def test_all_nodes_restart_together(self):
+        script = """
+if attempt == 0 and rank == 5: print("trouble"); sys.exit(3)
+if attempt == 0 and rank < 4: time.sleep(2); sys.exit(5)  # as ranks do that miss a peer
+print("fine")"""
+        first, second = [self.end(launcher, 0) for launcher in self.nodes(script, 2, "--nproc-per-node", 4, "--max-restarts", 1)]
+        for out, err in (first, second):
+            self.assertIn("Restarting all ranks: 1 of 1 restarts", out)
+            self.assertRegex(err, r"rank 5 \(node 1, process \d+\) failed first: exit code 3")
+            self.assertIn("[rank5]:trouble", err)
+        self.assertIn("[rank0]:fine", first[0])
+        self.assertEqual(self.processes(), [])
+
+    def test_the_last_failure_is_the_exit_code_of_all_nodes(self):
+        script = "sys.exit(6) if rank == 1 else None"
+        for launcher in self.nodes(script, 2):
+            self.assertIn("rank 1 (node 1", self.end(launcher, 6)[1])
+
+    def test_missing_nodes_are_named(self):
+        endpoint = f"127.0.0.1:{free_port()}"
+        common = ("--nnodes", 3, "--rdzv-endpoint", endpoint, "--rdzv-timeout", 1, "--node-rank")
+        first = self.start("", *common, 0)
+        _, err = self.end(first, 1)
+        self.assertIn(f"of 3 nodes, these did not arrive at {endpoint} within 1 s: 1, 2.", err)
+        _, err = self.end(self.start("", *common, 2), 1)
+        self.assertIn(f"node 0 is missing: no store answers at {endpoint} within 1 s: Connection refused.", err)
+
+    def test_nodes_that_contradict_each_other_are_refused(self):
+        endpoint = f"127.0.0.1:{free_port()}"
+        common = ("--nnodes", 2, "--rdzv-endpoint", endpoint, "--rdzv-timeout", 20)
+        launchers = [self.start("", *common, "--node-rank", node, "--nproc-per-node", node + 1) for node in range(2)]
+        errors = "".join(self.end(launcher, 2)[1] for launcher in launchers[:1])
+        launchers[1].communicate(timeout=60)
+        self.assertIn("node 1 was started with --nproc-per-node 2, node 0 with 1", errors)
+
+    # Other launchers
+
+    def test_real_torchrun_starts_titanium(self):
+        torchrun = pathlib.Path(sys.executable).parent / "torchrun"
+        config = "configs/llama3/debug_model_cpu.toml"
+        command = [sys.executable, torchrun, "--standalone", "--nproc-per-node", "2", "--no-python", PROGRAM, "config", "check", config]
+        result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=clean_environment())
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.count(f"{config} is valid."), 2, result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,97 @@
+"""Which command run_train.sh starts for the variables that users of torchtitan, PyTorchJob and Run:ai set, and that the files in
+deploy/ are well-formed."""
+
+import pathlib
+import re
+import subprocess
+import unittest
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SCRIPT = """
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+has_gpu_driver() { [ -n "${GPU:-}" ]; }
+source tools/train_command.sh
+train_command titanium "$@"
+echo "${command[*]}${COMM_MODE:+ NGPU=$NGPU}"
+"""
+LAUNCH = "titanium launch --nproc-per-node {} --max-restarts {} --rdzv-timeout {}"
+NODES = " --nnodes {} --node-rank {} --rdzv-endpoint {}"
+TRAIN = " -- train --training.steps 3"
+
+
+def train_command(code=0, **environment):
+    result = subprocess.run(["bash", "-c", SCRIPT, "bash", "--training.steps", "3"], capture_output=True, text=True, cwd=ROOT,
+                            env={"PATH": "/usr/bin:/bin", **environment})
+    assert result.returncode == code, result.stdout + result.stderr
+    return result.stdout.strip()
+
+
+class RunTrainTest(unittest.TestCase):
+    def test_one_rank_needs_no_launcher(self):
+        self.assertEqual(train_command(), "titanium train --training.steps 3")
+        self.assertEqual(train_command(NGPU="1", MAX_RESTARTS="0", PET_NNODES="1"), "titanium train --training.steps 3")
+
+    def test_several_ranks_and_restarts_go_through_the_launcher(self):
+        self.assertEqual(train_command(NGPU="8"), LAUNCH.format(8, 0, 600) + TRAIN)
+        self.assertEqual(train_command(MAX_RESTARTS="2", RDZV_TIMEOUT="60"), LAUNCH.format(1, 2, 60) + TRAIN)
+        self.assertEqual(train_command(NGPU="2", LOG_DIR="logs", RUN_ID="r"), LAUNCH.format(2, 0, 600) + " --log-dir logs --run-id r" + TRAIN)
+
+    def test_pods_are_nodes(self):
+        pod = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456", "RANK": "1", "WORLD_SIZE": "2"}
+        nodes = NODES.format(2, 1, "job-master-0:23456")
+        self.assertEqual(train_command(**pod), LAUNCH.format(1, 0, 600) + nodes + TRAIN)
+        petted = {**pod, "WORLD_SIZE": "16", "PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_NPROC_PER_NODE": "8"}
+        self.assertEqual(train_command(**petted), LAUNCH.format(8, 0, 600) + nodes + TRAIN)
+        self.assertEqual(train_command(**{**petted, "NGPU": "4"}), LAUNCH.format(4, 0, 600) + nodes + TRAIN)
+        automatic = {**petted, "PET_NPROC_PER_NODE": "auto"}
+        self.assertEqual(train_command(**automatic), LAUNCH.format(1, 0, 600) + nodes + TRAIN)
+        self.assertEqual(train_command(**automatic, GPU="1"), LAUNCH.format("gpu", 0, 600) + nodes + TRAIN)
+
+    def test_the_users_number_of_nodes_wins(self):
+        base = {"MASTER_ADDR": "m", "PET_NNODES": "4", "PET_NODE_RANK": "1", "OVERRIDE_PET_NNODES": "2"}
+        self.assertEqual(train_command(**base), LAUNCH.format(1, 0, 600) + NODES.format(2, 1, "m:29500") + TRAIN)
+        self.assertEqual(train_command(**base, NNODES="3", NODE_RANK="2"), LAUNCH.format(1, 0, 600) + NODES.format(3, 2, "m:29500") + TRAIN)
+
+    def test_a_rank_of_another_launcher_is_just_started(self):
+        self.assertEqual(train_command(RANK="1", WORLD_SIZE="2", LOCAL_RANK="1"), "titanium train --training.steps 3")
+
+    def test_incomplete_variables_are_refused(self):
+        self.assertIn("MASTER_ADDR is missing", train_command(NNODES="2", code=1))
+        self.assertIn("'1:4'", train_command(PET_NNODES="1:4", code=1))
+
+    def test_the_fake_backend_is_one_process(self):
+        self.assertEqual(train_command(COMM_MODE="fake_backend", NGPU="64"),
+                         "titanium train --comm.mode=fake_backend --training.steps=1 --training.steps 3 NGPU=64")
+
+
+class DeployTest(unittest.TestCase):
+    def test_scripts_are_well_formed(self):
+        scripts = [ROOT / "run_train.sh", *(ROOT / "deploy").rglob("*.slurm"), *(ROOT / "deploy").rglob("*.sh")]
+        self.assertGreaterEqual(len(scripts), 4)
+        for script in scripts:
+            subprocess.run(["bash", "-n", script], check=True)
+
+    def test_the_job_of_kubernetes_gives_every_pod_the_same_command(self):
+        job = yaml.safe_load((ROOT / "deploy/kubernetes/pytorchjob.yaml").read_text())
+        self.assertEqual((job["apiVersion"], job["kind"]), ("kubeflow.org/v1", "PyTorchJob"))
+        replicas = job["spec"]["pytorchReplicaSpecs"]
+        master, worker = (replicas[name]["template"]["spec"]["containers"][0] for name in ("Master", "Worker"))
+        self.assertEqual(replicas["Master"]["replicas"], 1)
+        self.assertEqual(master["name"], "pytorch")  # the only name that the operator looks for
+        self.assertEqual(master, worker)
+        variables = {variable["name"]: variable["value"] for variable in master["env"]}
+        self.assertEqual(str(master["resources"]["limits"]["nvidia.com/gpu"]), variables["NGPU"])
+
+    def test_files_in_deploy_set_only_variables_that_run_train_knows(self):
+        known = set(re.findall(r"\b[A-Z][A-Z_]+\b", (ROOT / "run_train.sh").read_text()))
+        job = yaml.safe_load((ROOT / "deploy/kubernetes/pytorchjob.yaml").read_text())
+        container = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+        names = {variable["name"] for variable in container["env"]}
+        self.assertEqual({name for name in names if not name.startswith(("NCCL_", "GLOO_", "TORCH_"))} - known, set())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,95 @@
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "tests/support/test_folder.h"
+#include "titanium/base/file.h"
+#include "titanium/launch/failure.h"
+#include "titanium/launch/rank_output.h"
+
+namespace titanium::launch {
+namespace {
+
+struct Shown {
+  std::string out, err;
+  Writer writer() {
+    return [this](Stream stream, std::string_view line) { (stream == Stream::kOut ? out : err) += line; };
+  }
+};
+
+TEST(RankOutput, EveryLineGetsThePrefixOfItsRank) {
+  Shown shown;
+  const Writer writer = shown.writer();
+  RankOutput output(3, /*shown=*/true, "", writer);
+  output.receive(Stream::kOut, "first\nsec");
+  output.receive(Stream::kErr, "problem\n");
+  EXPECT_EQ(shown.out, "[rank3]:first\n");
+  output.receive(Stream::kOut, "ond\n\nlast");
+  output.finish();
+  EXPECT_EQ(shown.out, "[rank3]:first\n[rank3]:second\n[rank3]:\n[rank3]:last\n");
+  EXPECT_EQ(shown.err, "[rank3]:problem\n");
+}
+
+TEST(RankOutput, ARankThatIsNotShownKeepsItsLogAndItsLastLines) {
+  const auto folder = test::test_folder();
+  Shown shown;
+  const Writer writer = shown.writer();
+  RankOutput output(0, /*shown=*/false, folder / "0", writer);
+  for (int i = 1; i <= 25; ++i) output.receive(Stream::kOut, fmt::format("line {}\n", i));
+  output.receive(Stream::kErr, "the end");
+  output.finish();
+  EXPECT_EQ(shown.out + shown.err, "");
+  const auto last = output.last_lines();
+  ASSERT_EQ(last.size(), RankOutput::kLastLines);
+  EXPECT_EQ(last.front(), "line 7");
+  EXPECT_EQ(last.back(), "the end");
+  EXPECT_EQ(read_file(folder / "0/stderr.log", "log"), "the end");
+  EXPECT_EQ(read_file(folder / "0/stdout.log", "log").substr(0, 14), "line 1\nline 2\n");
+}
+
+TEST(RankOutput, ALineWithoutEndIsHandedOnInPieces) {
+  Shown shown;
+  const Writer writer = shown.writer();
+  RankOutput output(0, /*shown=*/true, "", writer);
+  output.receive(Stream::kOut, std::string(LineSplitter::kLongestLine + 5, 'x'));
+  EXPECT_EQ(shown.out.size(), LineSplitter::kLongestLine + std::string("[rank0]:\n").size());
+  output.receive(Stream::kOut, "y\n");
+  EXPECT_TRUE(shown.out.ends_with("[rank0]:xxxxxy\n"));
+}
+
+TEST(Failure, TheReportNamesRankCauseAndLastLines) {
+  Failure failure;
+  failure.node = 1;
+  failure.rank = 5;
+  failure.pid = 77;
+  failure.exit = {3, 0};
+  failure.last_lines = {"one", "two"};
+  EXPECT_EQ(failure.report(true),
+            "rank 5 (node 1, process 77) failed first: exit code 3. Its last lines:\n[rank5]:one\n[rank5]:two\n");
+  EXPECT_EQ(failure.report(false), "rank 5 (node 1, process 77) failed first: exit code 3.\n");
+  failure.exit = {0, SIGKILL};
+  EXPECT_NE(failure.report(true).find("SIGKILL. If nobody sent it, the kernel did"), std::string::npos);
+  failure.exit = {0, SIGSEGV};
+  EXPECT_NE(failure.report(true).find("failed first: SIGSEGV."), std::string::npos);
+}
+
+TEST(Failure, TravelsBetweenNodes) {
+  Failure failure;
+  failure.node = 1;
+  failure.rank = 5;
+  failure.pid = 77;
+  failure.exit = {0, SIGABRT};
+  failure.stopped = true;
+  failure.last_lines = {"caf\xc3\xa9", "not UTF-8: \xff"};
+  failure.log_folder = "logs/5";
+  const Failure arrived = Failure::from_json(failure.to_json());
+  EXPECT_EQ(arrived.last_lines.at(0), "caf\xc3\xa9");
+  EXPECT_EQ(arrived.last_lines.at(1), "not UTF-8: \xef\xbf\xbd");
+  EXPECT_EQ(arrived.exit.exit_code(), 134);
+  EXPECT_TRUE(arrived.stopped);
+  failure.last_lines = arrived.last_lines;
+  EXPECT_EQ(arrived.report(true), failure.report(true));
+}
+
+}  // namespace
+}  // namespace titanium::launch

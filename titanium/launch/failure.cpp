@@ -1,0 +1,61 @@
+#include "titanium/launch/failure.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace titanium::launch {
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+std::string ExitStatus::describe() const {
+  return signal == 0 ? fmt::format("exit code {}", code) : signal_name(signal);
+}
+
+std::string Failure::report(bool with_last_lines) const {
+  std::string text = fmt::format("rank {} (node {}, process {}) failed first: {}.", rank, node, pid, exit.describe());
+  if (exit.signal == SIGKILL) {
+    text +=
+        " If nobody sent it, the kernel did because the machine ran out of memory: see dmesg, and use fewer ranks on "
+        "the "
+        "node or less host memory.";
+  }
+  if (!log_folder.empty()) text += fmt::format(" Its whole output is in {} of node {}.", log_folder, node);
+  if (!with_last_lines) return text + "\n";
+  text += last_lines.empty() ? " It wrote nothing.\n" : " Its last lines:\n";
+  for (const std::string& line : last_lines) text += fmt::format("[rank{}]:{}\n", rank, line);
+  return text;
+}
+
+std::string Failure::to_json() const {
+  const nlohmann::json json = {{"node", node},
+                               {"rank", rank},
+                               {"pid", pid},
+                               {"code", exit.code},
+                               {"signal", exit.signal},
+                               {"stopped", stopped},
+                               {"last_lines", last_lines},
+                               {"log_folder", log_folder}};
+  // Output need not be UTF-8.
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Failure Failure::from_json(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  Failure failure;
+  failure.node = json.at("node");
+  failure.rank = json.at("rank");
+  failure.pid = json.at("pid");
+  failure.exit = {json.at("code"), json.at("signal")};
+  failure.stopped = json.at("stopped");
+  failure.last_lines = json.at("last_lines").get<std::vector<std::string>>();
+  failure.log_folder = json.at("log_folder");
+  return failure;
+}
+
+}  // namespace titanium::launch

@@ -1,0 +1,34 @@
+// A thread that asks the store for a failure on any node, so that the launcher's own loop never waits for the network.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "titanium/launch/child_process.h"
+#include "titanium/launch/rendezvous.h"
+
+namespace titanium::launch {
+
+class FailureWatch {
+ public:
+  // Of the attempt that `rendezvous` has joined; it must outlive the watch.
+  explicit FailureWatch(const Rendezvous& rendezvous);
+  ~FailureWatch();
+  FailureWatch(const FailureWatch&) = delete;
+  FailureWatch& operator=(const FailureWatch&) = delete;
+
+  // Becomes readable, and stays so, when there is a failure or node 0's launcher is gone.
+  int fd() const { return fd_.get(); }
+
+ private:
+  void run(const Rendezvous& rendezvous);
+
+  FileDescriptor fd_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool ended_ = false;
+  std::thread thread_;
+};
+
+}  // namespace titanium::launch

@@ -1,0 +1,33 @@
+// What `titanium launch` was asked to do.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace titanium::launch {
+
+struct LaunchOptions {
+  std::vector<std::string> command;  // the program's path first
+  int processes = 1;                 // on this node, the same on all nodes
+  int nodes = 1;
+  int node_rank = 0;
+  std::string address;  // of node 0's store; empty: a store that only this machine reaches
+  int port = 0;
+  int max_restarts = 0;           // that of node 0 counts
+  std::string run_id;             // empty: node 0 makes one up
+  std::filesystem::path log_dir;  // empty: no log files
+  std::set<int> shown_ranks = {0};
+  std::chrono::seconds rendezvous_timeout{600};
+};
+
+enum class Stream { kOut, kErr };
+
+// Gets whole lines, newline included, for the launcher's own stdout or stderr.
+using Writer = std::function<void(Stream stream, std::string_view line)>;
+
+}  // namespace titanium::launch

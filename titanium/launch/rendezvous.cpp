@@ -1,0 +1,155 @@
+#include "titanium/launch/rendezvous.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "titanium/comm/error.h"
+
+namespace titanium::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPollInterval{100};
+constexpr milliseconds kAnswerTime{30'000};
+// Others may still be ending their processes.
+constexpr std::chrono::seconds kFarewell{30};
+
+comm::Store meet(const LaunchOptions& options) {
+  if (options.address.empty()) return comm::Store::host_locally();
+  if (options.node_rank == 0) return comm::Store::host(options.address, options.port);
+  try {
+    return comm::Store::connect(options.address, options.port, options.rendezvous_timeout);
+  } catch (const comm::CommError& error) {
+    throw Error(
+        fmt::format("node 0 is missing: {} Start titanium launch with --node-rank 0 there, or check --rdzv-endpoint "
+                    "and the network.",
+                    error.what()));
+  }
+}
+
+std::string made_up_run_id() {
+  const std::time_t now = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y%m%d-%H%M%S", std::localtime(&now));
+  return fmt::format("{}-{}", text, ::getpid());
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(const LaunchOptions& options)
+    : options_(options), store_(meet(options)), run_id_(options.run_id), max_restarts_(options.max_restarts) {
+  if (options_.node_rank == 0 && run_id_.empty()) run_id_ = made_up_run_id();
+}
+
+std::string Rendezvous::key(const std::string& name) const { return fmt::format("launch/{}/{}", attempt_, name); }
+std::string Rendezvous::key(const std::string& name, int node) const {
+  return fmt::format("launch/{}/{}/{}", attempt_, name, node);
+}
+
+int Rendezvous::join() {
+  const std::string attempt_key = "launch/attempt";
+  if (options_.nodes == 1) return ++attempt_;
+  if (options_.node_rank == 0) {
+    store_.set(attempt_key, std::to_string(++attempt_));
+  } else {
+    attempt_ = attempt_ >= 0 ? attempt_ + 1 : std::stoi(store_.get(attempt_key, options_.rendezvous_timeout));
+  }
+  announce();
+  if (!wait_for_all("node", Clock::now() + options_.rendezvous_timeout)) {
+    throw Error(
+        fmt::format("of {} nodes, these did not arrive at {}:{} within {} s: {}. Start titanium launch on each "
+                    "with its own --node-rank, or raise --rdzv-timeout.",
+                    options_.nodes, options_.address, options_.port, options_.rendezvous_timeout.count(),
+                    fmt::join(missing("node"), ", ")));
+  }
+  adopt_and_check();
+  return attempt_;
+}
+
+void Rendezvous::announce() {
+  if (store_.add(key("joined", options_.node_rank), 1) > 1) {
+    throw UsageError(fmt::format("another launcher at {}:{} has --node-rank {}. Give every node its own, from 0 to {}.",
+                                 options_.address, options_.port, options_.node_rank, options_.nodes - 1));
+  }
+  const nlohmann::json self = {{"nodes", options_.nodes},
+                               {"processes", options_.processes},
+                               {"max_restarts", options_.max_restarts},
+                               {"run_id", run_id_}};
+  store_.set(key("node", options_.node_rank), self.dump());
+}
+
+void Rendezvous::adopt_and_check() {
+  const auto first = nlohmann::json::parse(store_.get(key("node", 0), kAnswerTime));
+  for (int node = 1; node < options_.nodes; ++node) {
+    const auto other = nlohmann::json::parse(store_.get(key("node", node), kAnswerTime));
+    for (const auto& [field, option] : {std::pair{"nodes", "--nnodes"}, {"processes", "--nproc-per-node"}}) {
+      if (other.at(field) != first.at(field)) {
+        throw UsageError(fmt::format("node {} was started with {} {}, node 0 with {}. Use the same on all nodes.", node,
+                                     option, other.at(field).get<int>(), first.at(field).get<int>()));
+      }
+    }
+  }
+  const auto run_id = first.at("run_id").get<std::string>();
+  if (!run_id_.empty() && run_id_ != run_id) {
+    throw UsageError(
+        fmt::format("the launcher at {}:{} works on --run-id {}, this one on {}. Give every job an endpoint "
+                    "of its own.",
+                    options_.address, options_.port, run_id, run_id_));
+  }
+  run_id_ = run_id;
+  max_restarts_ = first.at("max_restarts");
+}
+
+std::vector<int> Rendezvous::missing(const std::string& name) const {
+  std::vector<int> nodes;
+  for (int node = 0; node < options_.nodes; ++node) {
+    if (!store_.has(key(name, node))) nodes.push_back(node);
+  }
+  return nodes;
+}
+
+bool Rendezvous::wait_for_all(const std::string& name, Clock::time_point deadline) const {
+  while (!missing(name).empty()) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  return true;
+}
+
+Failure Rendezvous::publish(const Failure& failure) {
+  if (options_.nodes == 1) return failure;
+  return Failure::from_json(store_.set_once(key("failure"), failure.to_json()));
+}
+
+std::optional<Failure> Rendezvous::failure() const {
+  if (options_.nodes == 1 || !store_.has(key("failure"))) return std::nullopt;
+  return Failure::from_json(store_.get(key("failure"), kAnswerTime));
+}
+
+std::optional<Failure> Rendezvous::wait_for_others() {
+  if (options_.nodes == 1) return std::nullopt;
+  store_.set(key("done", options_.node_rank), "");
+  while (!missing("done").empty()) {
+    if (auto failed = failure()) return failed;
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  return std::nullopt;
+}
+
+void Rendezvous::leave() {
+  if (options_.nodes == 1) return;
+  try {
+    store_.add(key("left", options_.node_rank), 1);
+    if (options_.node_rank == 0) wait_for_all("left", Clock::now() + kFarewell);
+  } catch (const comm::CommError&) {
+    // Node 0 has gone before: there is nobody to tell.
+  }
+}
+
+}  // namespace titanium::launch

@@ -1,0 +1,59 @@
+// The launchers of a job's nodes: they meet in a store that node 0 hosts, begin and end every attempt together, and
+// agree on the failure that ended it. The ranks use the same store. A job of one node has nothing to agree on.
+//
+// All functions throw comm::CommError when node 0's launcher is gone.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "titanium/comm/store.h"
+#include "titanium/launch/failure.h"
+#include "titanium/launch/options.h"
+
+namespace titanium::launch {
+
+class Rendezvous {
+ public:
+  // Hosts the store on node 0, connects elsewhere. Throws UsageError when the port is taken, Error when node 0 does not
+  // answer in time.
+  explicit Rendezvous(const LaunchOptions& options);
+
+  // Begins the next attempt once all nodes are here; its number, from 0. Throws Error that names the missing nodes,
+  // UsageError when nodes contradict each other. A launcher that was started anew joins the attempt that the others are
+  // about to begin.
+  int join();
+
+  const std::string& address() const { return store_.address(); }
+  int port() const { return store_.port(); }
+  // Node 0's; known after `join`.
+  const std::string& run_id() const { return run_id_; }
+  int max_restarts() const { return max_restarts_; }
+
+  // Tells all nodes about a failure in the present attempt. The attempt's first failure.
+  Failure publish(const Failure& failure);
+  // The present attempt's first failure on any node, if there is one. From any thread.
+  std::optional<Failure> failure() const;
+  // All ranks of this node have ended well: waits until those of all nodes have. The failure, if one ended otherwise.
+  std::optional<Failure> wait_for_others();
+  // The job is over. Node 0 waits a little until all others know, since they cannot ask after it.
+  void leave();
+
+ private:
+  std::string key(const std::string& name) const;
+  std::string key(const std::string& name, int node) const;
+  std::vector<int> missing(const std::string& name) const;
+  // True when all nodes have set `name` in time.
+  bool wait_for_all(const std::string& name, std::chrono::steady_clock::time_point deadline) const;
+  void announce();
+  void adopt_and_check();
+
+  LaunchOptions options_;
+  comm::Store store_;
+  int attempt_ = -1;
+  std::string run_id_;
+  int max_restarts_ = 0;
+};
+
+}  // namespace titanium::launch

@@ -1,0 +1,33 @@
+#include "titanium/launch/signals.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "titanium/base/error.h"
+
+namespace titanium::launch {
+
+SignalQueue::SignalQueue() {
+  sigset_t handled;
+  ::sigemptyset(&handled);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) ::sigaddset(&handled, signal);
+  ::pthread_sigmask(SIG_BLOCK, &handled, &original_);
+  fd_ = FileDescriptor(::signalfd(-1, &handled, SFD_NONBLOCK | SFD_CLOEXEC));
+  TI_ASSERT(fd_.get() >= 0);
+}
+
+SignalQueue::~SignalQueue() { ::pthread_sigmask(SIG_SETMASK, &original_, nullptr); }
+
+std::optional<int> SignalQueue::next() const {
+  signalfd_siginfo info{};
+  if (::read(fd(), &info, sizeof(info)) != sizeof(info)) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+DefaultSignals::DefaultSignals(const SignalQueue& queue) {
+  ::pthread_sigmask(SIG_SETMASK, &queue.original_mask(), &blocked_);
+}
+
+DefaultSignals::~DefaultSignals() { ::pthread_sigmask(SIG_SETMASK, &blocked_, nullptr); }
+
+}  // namespace titanium::launch

@@ -1,0 +1,43 @@
+// The signals that the launcher handles: SIGINT, SIGTERM, SIGHUP and SIGCHLD.
+#pragma once
+
+#include <signal.h>
+
+#include <optional>
+
+#include "titanium/launch/child_process.h"
+
+namespace titanium::launch {
+
+// While one lives, the signals reach no thread that begins now; they can be read from `fd()`. To be made before the
+// first thread.
+class SignalQueue {
+ public:
+  SignalQueue();
+  ~SignalQueue();
+  SignalQueue(const SignalQueue&) = delete;
+  SignalQueue& operator=(const SignalQueue&) = delete;
+
+  int fd() const { return fd_.get(); }
+  // The next signal that has arrived, without waiting.
+  std::optional<int> next() const;
+  const sigset_t& original_mask() const { return original_; }
+
+ private:
+  sigset_t original_;
+  FileDescriptor fd_;
+};
+
+// While one lives, signals do to this program what they do by default. For times without processes to look after.
+class DefaultSignals {
+ public:
+  explicit DefaultSignals(const SignalQueue& queue);
+  ~DefaultSignals();
+  DefaultSignals(const DefaultSignals&) = delete;
+  DefaultSignals& operator=(const DefaultSignals&) = delete;
+
+ private:
+  sigset_t blocked_;
+};
+
+}  // namespace titanium::launch

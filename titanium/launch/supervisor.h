@@ -1,0 +1,56 @@
+// Decides when the processes of a node get which signal. Knows no processes and no clock of its own.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "titanium/launch/failure.h"
+
+namespace titanium::launch {
+
+// After a failure, here or on another node, the living processes have `to_end_alone` to notice and say so; then they
+// get SIGTERM, and `after_sigterm` later SIGKILL. A signal for the launcher is forwarded, and the processes may take
+// their time to end (a trainer finishes its step); the second one is forwarded too, and SIGKILL follows `after_sigterm`
+// later.
+class Supervisor {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  static constexpr std::chrono::seconds kToEndAlone{10};
+  static constexpr std::chrono::seconds kAfterSigterm{5};
+
+  explicit Supervisor(int processes) : living_(static_cast<size_t>(processes), true) {}
+
+  // The processes that were found ended at the same moment. Among them one that a signal killed is taken to be the
+  // cause of the others' ends.
+  struct End {
+    int local_rank;
+    ExitStatus exit;
+  };
+  void processes_ended(std::vector<End> ends, Time now);
+  void peer_failed(Time now);
+  void stop_requested(int signal, Time now);
+
+  // The signal that all living processes should get now; each is given once.
+  std::optional<int> due_signal(Time now);
+  // When to ask again, if nothing else happens.
+  std::optional<Time> next_deadline() const;
+
+  bool is_living(int local_rank) const { return living_[static_cast<size_t>(local_rank)]; }
+  bool finished() const;
+  bool stopping() const { return stop_requests_ > 0; }
+  // Of this node.
+  std::optional<End> first_failure() const { return first_failure_; }
+
+ private:
+  void end_others(Time now);
+
+  std::vector<bool> living_;
+  std::optional<End> first_failure_;
+  std::optional<Time> sigterm_at_;
+  std::optional<Time> sigkill_at_;
+  int stop_requests_ = 0;
+  int forward_ = 0;
+};
+
+}  // namespace titanium::launch

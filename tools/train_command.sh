@@ -1,0 +1,38 @@
+# Which command trains, as the environment asks for it. Sourced by run_train.sh, which explains the variables; needs `fail`.
+#
+#   train_command PROGRAM ARGUMENTS...      fills the array `command` with PROGRAM train ARGUMENTS, started as asked for
+
+is_number() { [[ $1 =~ ^[0-9]+$ ]]; }
+
+train_command() {
+  local program=$1 ranks=${NGPU:-${PET_NPROC_PER_NODE:-1}} nodes node_rank restarts=${MAX_RESTARTS:-${PET_MAX_RESTARTS:-0}} pods=1
+  shift
+
+  if [ -n "${COMM_MODE:-}" ]; then
+    # One process plays one of NGPU ranks; no peers, no launcher.
+    export NGPU=$ranks
+    command=("$program" train "--comm.mode=$COMM_MODE" --training.steps=1 "$@")
+    return
+  fi
+
+  if [ "$ranks" = auto ]; then if has_gpu_driver; then ranks=gpu; else ranks=1; fi; fi
+  # Older PyTorchJob operators give a pod WORLD_SIZE and RANK and nothing else. With LOCAL_RANK they are a process's own.
+  [ -n "${LOCAL_RANK:-}" ] || pods=${WORLD_SIZE:-1}
+  nodes=${NNODES:-${OVERRIDE_PET_NNODES:-${PET_NNODES:-$pods}}}
+  node_rank=${NODE_RANK:-${PET_NODE_RANK:-${RANK:-0}}}
+  is_number "$nodes" || fail "the number of nodes is '$nodes', but it has to be fixed for a run. Set NNODES to a number"
+
+  # One rank needs no launcher, unless somebody is to restart it.
+  if [ "$ranks" = 1 ] && [ "$nodes" = 1 ] && [ "$restarts" = 0 ]; then
+    command=("$program" train "$@")
+    return
+  fi
+  command=("$program" launch --nproc-per-node "$ranks" --max-restarts "$restarts" --rdzv-timeout "${RDZV_TIMEOUT:-600}")
+  if [ "$nodes" -gt 1 ]; then
+    [ -n "${MASTER_ADDR:-}" ] || fail "NNODES=$nodes: MASTER_ADDR is missing. Set it to the host of node 0"
+    command+=(--nnodes "$nodes" --node-rank "$node_rank" --rdzv-endpoint "$MASTER_ADDR:${MASTER_PORT:-29500}")
+  fi
+  [ -z "${LOG_DIR:-}" ] || command+=(--log-dir "$LOG_DIR")
+  [ -z "${RUN_ID:-}" ] || command+=(--run-id "$RUN_ID")
+  command+=(-- train "$@")
+}
