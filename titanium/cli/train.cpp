@@ -35,6 +35,19 @@ bool output_is_shown() {
   return false;
 }
 
+// LOGLEVEL as torchrun's users know it.
+LogLevel log_level() {
+  const char* level = std::getenv("LOGLEVEL");
+  return level != nullptr && std::string_view(level) == "DEBUG" ? LogLevel::kDebug : LogLevel::kInfo;
+}
+
+// A rank that waits for a dead one cannot be woken: the process ends here, without unwinding.
+void end_after_peer_failure(const std::string& line) {
+  fmt::print(stderr, "titanium: {}\n", line);
+  std::fflush(nullptr);
+  std::_Exit(1);
+}
+
 constexpr const char* kUsage =
     "Usage: titanium train [--job.config_file FILE] [--section.key value ...]\n\n"
     "Trains the model of the configuration: defaults, then the file, then the command line.\n\nOptions:\n";
@@ -46,10 +59,10 @@ int run_train(Arguments args) {
     fmt::print("{}{}", kUsage, config::options_help());
     return 0;
   }
-  if (output_is_shown()) log_to_stdout(LogLevel::kInfo);
+  if (output_is_shown()) log_to_stdout(log_level());
   std::signal(SIGINT, request_stop);
   std::signal(SIGTERM, request_stop);
-  train::train(config::load_config(args), stop_requested);
+  train::train(config::load_config(args), {stop_requested, end_after_peer_failure});
   return 0;
 }
 

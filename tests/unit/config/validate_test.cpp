@@ -40,7 +40,8 @@ TEST(Rules, GlobalBatchIsAMultipleOfWhatRanksTakeAtOnce) {
 }
 
 TEST(Rules, WorldSizeDecidesTheShardDegreeAndWithItTheBatch) {
-  const LoadedConfig loaded = load_config(Args{"--training.local_batch_size=4", "--training.global_batch_size=12"});
+  const LoadedConfig loaded = load_config(
+      Args{"--training.local_batch_size=4", "--training.global_batch_size=12", "--training.data_streams=12"});
   EXPECT_NO_THROW(check_world_size(loaded, 1));
   EXPECT_NO_THROW(check_world_size(loaded, 3));
   EXPECT_EQ(

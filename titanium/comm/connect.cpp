@@ -1,0 +1,134 @@
+#include "titanium/comm/connect.h"
+
+#include <unistd.h>
+
+#include <climits>
+#include <map>
+#include <numeric>
+#include <random>
+#include <sstream>
+
+#include "titanium/base/log.h"
+#include "titanium/comm/error.h"
+#include "titanium/comm/fake.h"
+#include "titanium/comm/gloo.h"
+#include "titanium/comm/members.h"
+#include "titanium/comm/nccl.h"
+
+namespace titanium::comm {
+namespace {
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = "";
+  ::gethostname(name, HOST_NAME_MAX);
+  return name;
+}
+
+std::string random_word() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+class JobWorld : public World {
+ public:
+  explicit JobWorld(const ConnectOptions& options);
+  ~JobWorld() override;
+
+  int rank() const override { return options_.environment.rank; }
+  int size() const override { return options_.environment.world_size; }
+  GroupPtr group(const std::string& axis, const std::vector<int>& members) override {
+    return make_group(axis, members, /*on_host=*/options_.device.is_cpu());
+  }
+  GroupPtr host_group(const std::string& axis, const std::vector<int>& members) override {
+    return make_group(axis, members, /*on_host=*/true);
+  }
+  void set_timeout(std::chrono::milliseconds timeout) override;
+  void report_failure(const std::string& reason) override {
+    if (lifeline_) lifeline_->report_failure(reason);
+  }
+
+ private:
+  std::vector<int> all_ranks() const;
+  void hold_lifeline();
+  GroupPtr make_group(const std::string& axis, const std::vector<int>& members, bool on_host);
+
+  ConnectOptions options_;
+  std::shared_ptr<Conditions> conditions_;
+  std::unique_ptr<JobStore> store_;
+  std::unique_ptr<GlooNetwork> network_;
+  std::unique_ptr<LifelineHub> hub_;  // on rank 0; ends after this rank's own lifeline
+  std::shared_ptr<Lifeline> lifeline_;
+  std::vector<std::weak_ptr<C10dGroup>> groups_;
+  std::map<std::string, int> groups_made_;
+};
+
+JobWorld::JobWorld(const ConnectOptions& options) : options_(options) {
+  TI_ASSERT(rank() >= 0 && rank() < size(), "rank {} of {}", rank(), size());
+  if (size() == 1 && !options_.connect_groups_of_one) return;
+  const Deadline deadline{options_.init_timeout, "comm.init_timeout_seconds"};
+  conditions_ = std::make_shared<Conditions>(deadline);
+  store_ = std::make_unique<JobStore>(options_.environment, deadline);
+  store_->meet("arrived", "", all_ranks(), deadline);
+  hold_lifeline();
+  network_ = std::make_unique<GlooNetwork>();
+  log_debug("rank {} on {} uses {}", rank(), host_name(), network_->description());
+}
+
+JobWorld::~JobWorld() {
+  if (std::uncaught_exceptions() > 0) report_failure("it ended with an exception");
+}
+
+std::vector<int> JobWorld::all_ranks() const {
+  std::vector<int> ranks(size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+void JobWorld::hold_lifeline() {
+  const Environment& environment = options_.environment;
+  const Deadline deadline = conditions_->deadline();
+  if (rank() == 0) {
+    const std::string secret = random_word();
+    hub_ = std::make_unique<LifelineHub>(size(), secret);
+    store_->set("lifeline", fmt::format("{} {} {}", hub_->port(), secret, host_name()));
+  }
+  std::istringstream published(store_->get("lifeline", deadline));
+  int port = 0;
+  std::string secret, host;
+  published >> port >> secret >> host;
+  // Rank 0 lives at the master's address, unless an agent elsewhere hosts the store.
+  lifeline_ = std::make_shared<Lifeline>(rank(), std::vector<std::string>{environment.master_addr, host}, port, secret,
+                                         deadline.timeout, options_.on_peer_failure);
+  conditions_->set_lifeline(lifeline_);
+  store_->meet("connected", "", all_ranks(), deadline);
+}
+
+void JobWorld::set_timeout(std::chrono::milliseconds timeout) {
+  options_.init_timeout = timeout;
+  if (!conditions_) return;
+  conditions_->set_deadline({timeout, "comm.train_timeout_seconds"});
+  std::erase_if(groups_, [](const auto& group) { return group.expired(); });
+  for (const auto& weak : groups_)
+    if (const auto group = weak.lock()) group->set_timeout(timeout);
+}
+
+GroupPtr JobWorld::make_group(const std::string& axis, const std::vector<int>& members, bool on_host) {
+  const int place = group_rank(*this, members);
+  if (members.size() == 1 && !options_.connect_groups_of_one) return make_fake_group(axis, place, members);
+  const Deadline deadline = conditions_->deadline();
+  const size_t identity = std::hash<std::string>()(fmt::format("{}", fmt::join(members, ",")));
+  std::string key = fmt::format("group/{}/{}/{:x}", on_host ? "host" : "device", axis, identity);
+  key += fmt::format("/{}", groups_made_[key]++);
+  store_->meet(key, fmt::format(" for axis {}", axis), members, deadline);
+  const GroupSpec spec{axis, place, members, store_->part(key, deadline), conditions_};
+  const bool nccl = !on_host && options_.cuda_carrier == ConnectOptions::Carrier::kNccl;
+  const std::shared_ptr<C10dGroup> group = nccl ? make_nccl_group(spec, options_.device) : network_->make_group(spec);
+  groups_.push_back(group);
+  return group;
+}
+
+}  // namespace
+
+std::unique_ptr<World> connect(const ConnectOptions& options) { return std::make_unique<JobWorld>(options); }
+
+}  // namespace titanium::comm

@@ -1,0 +1,124 @@
+#include "titanium/comm/nccl.h"
+
+#include <c10/cuda/CUDAGuard.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "titanium/comm/c10d_store.h"
+#include "titanium/comm/error.h"
+
+namespace titanium::comm {
+namespace {
+
+class NcclWork : public PendingWork {
+ public:
+  NcclWork(c10::intrusive_ptr<c10d::Work> work, std::vector<Tensor> tensors,
+           std::shared_ptr<const Conditions> conditions)
+      : work_(std::move(work)), tensors_(std::move(tensors)), conditions_(std::move(conditions)) {}
+
+  void wait() override {
+    try {
+      work_->wait();
+    } catch (const std::exception& error) {
+      throw CommError(conditions_->explain(error, -1));
+    }
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> work_;
+  std::vector<Tensor> tensors_;  // until the current stream waits for the collective, nobody else may get their memory
+  std::shared_ptr<const Conditions> conditions_;
+};
+
+c10d::ReduceOp to_nccl(Reduce op) {
+  switch (op) {
+    case Reduce::kSum:
+      return c10d::ReduceOp::SUM;
+    case Reduce::kMax:
+      return c10d::ReduceOp::MAX;
+    case Reduce::kAvg:
+      return c10d::ReduceOp::AVG;
+  }
+  throw std::logic_error("unknown reduction");
+}
+
+class NcclGroup : public C10dGroup {
+ public:
+  NcclGroup(const GroupSpec& spec, c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl)
+      : C10dGroup(spec.axis, spec.rank, spec.members), conditions_(spec.conditions), nccl_(std::move(nccl)) {}
+  ~NcclGroup() override { nccl_->shutdown(); }
+
+  void set_timeout(std::chrono::milliseconds timeout) override { nccl_->setTimeout(timeout); }
+
+ protected:
+  Work start_all_reduce(const Tensor& tensor, Reduce op) override {
+    std::vector<Tensor> tensors = {tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = to_nccl(op);
+    return pending(nccl_->allreduce(tensors, options), {tensor});
+  }
+  Work start_all_gather(const Tensor& out, const Tensor& in) override {
+    Tensor to = out, from = in;
+    return pending(nccl_->_allgather_base(to, from), {out, in});
+  }
+  Work start_reduce_scatter(const Tensor& out, const Tensor& in, Reduce op) override {
+    Tensor to = out, from = in;
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = to_nccl(op);
+    return pending(nccl_->_reduce_scatter_base(to, from, options), {out, in});
+  }
+  Work start_broadcast(const Tensor& tensor, int root) override {
+    std::vector<Tensor> tensors = {tensor};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return pending(nccl_->broadcast(tensors, options), {tensor});
+  }
+  Work start_all_to_all(const Tensor& out, const Tensor& in, std::span<const int64_t> out_rows,
+                        std::span<const int64_t> in_rows) override {
+    Tensor to = out, from = in;
+    std::vector<int64_t> to_rows(out_rows.begin(), out_rows.end()), from_rows(in_rows.begin(), in_rows.end());
+    return pending(nccl_->alltoall_base(to, from, to_rows, from_rows), {out, in});
+  }
+  Work start_send(const Tensor& tensor, int to) override {
+    std::vector<Tensor> tensors = {tensor};
+    return pending(nccl_->send(tensors, to, /*tag=*/0), {tensor});
+  }
+  Work start_receive(const Tensor& tensor, int from) override {
+    std::vector<Tensor> tensors = {tensor};
+    return pending(nccl_->recv(tensors, from, /*tag=*/0), {tensor});
+  }
+  void run_barrier() override { pending(nccl_->barrier(), {})->wait(); }
+
+ private:
+  Work pending(c10::intrusive_ptr<c10d::Work> work, std::vector<Tensor> tensors) const {
+    return std::make_unique<NcclWork>(std::move(work), std::move(tensors), conditions_);
+  }
+
+  std::shared_ptr<const Conditions> conditions_;
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl_;
+};
+
+}  // namespace
+
+std::shared_ptr<C10dGroup> make_nccl_group(const GroupSpec& spec, Device device) {
+  TI_ASSERT(device.is_cuda() && device.has_index());
+  const c10::cuda::CUDAGuard guard(device);
+  const auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = spec.conditions->deadline().timeout;
+  options->group_name = spec.axis;
+  options->global_ranks_in_group.assign(spec.members.begin(), spec.members.end());
+  try {
+    const auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(spec.store->store, spec.rank,
+                                                                  static_cast<int>(spec.members.size()), options);
+    nccl->setGroupUid(spec.axis);
+    nccl->setBoundDeviceId(device);
+    nccl->eagerConnectSingleDevice(device);
+    return std::make_shared<NcclGroup>(spec, nccl);
+  } catch (const std::exception& error) {
+    throw CommError(fmt::format("rank {}: cannot connect the {} ranks of axis {} with NCCL: {}",
+                                spec.members[spec.rank], spec.members.size(), spec.axis,
+                                spec.conditions->explain(error, -1)));
+  }
+}
+
+}  // namespace titanium::comm

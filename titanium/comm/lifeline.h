@@ -1,0 +1,95 @@
+// How every process of a job learns within seconds that one of them has failed, whatever it is doing.
+//
+// Rank 0 runs a LifelineHub; every rank, also rank 0, holds one Lifeline to it: a plain TCP connection that a thread
+// watches. The kernel closes the connection when a process dies, by kill -9 too, and keeps it open while a process is
+// only stopped. So a connection that ends without a goodbye is a death, and the hub tells everybody. A machine that
+// vanishes from the network is noticed after 25 s.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "titanium/comm/socket.h"
+
+namespace titanium::comm {
+
+class LifelineHub {
+ public:
+  // Listens at once, at a free port. `secret` keeps strangers out: it must be the same in all Lifelines. Throws Error.
+  LifelineHub(int size, std::string secret);
+  // Waits up to `goodbye_timeout` for the goodbyes of those that are still connected, so that nobody takes the normal
+  // end of rank 0 for a death; not after a failure.
+  ~LifelineHub();
+  LifelineHub(const LifelineHub&) = delete;
+  LifelineHub& operator=(const LifelineHub&) = delete;
+
+  int port() const { return listener_.port; }
+
+  std::chrono::milliseconds goodbye_timeout = std::chrono::seconds(10);
+
+ private:
+  struct Peer {
+    LineSocket socket;
+    int rank = -1;  // unknown until it has said hello
+    bool left = false;
+  };
+
+  void serve();
+  void poll_once(std::chrono::milliseconds timeout);
+  void read(Peer& peer);
+  void handle(Peer& peer, const std::string& line);
+  void tell_all(int failed_rank, const std::string& news);
+  bool all_left() const;
+
+  int size_;
+  std::string secret_;
+  Listener listener_;
+  WakePipe wake_;
+  std::vector<Peer> peers_;  // only the thread touches these
+  bool failed_ = false;
+  std::mutex mutex_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+class Lifeline {
+ public:
+  // Connects to the one of `hosts` where the hub answers. `on_failure` is called at most once, on the thread that
+  // watches, with "rank 3 died" or "rank 3 failed: ...". Throws Error when no hub answers in time.
+  Lifeline(int rank, const std::vector<std::string>& hosts, int port, const std::string& secret,
+           std::chrono::milliseconds timeout, std::function<void(std::string)> on_failure);
+  // Says goodbye. `on_failure` is not called afterwards; it may not destroy the Lifeline itself.
+  ~Lifeline();
+  Lifeline(const Lifeline&) = delete;
+  Lifeline& operator=(const Lifeline&) = delete;
+
+  // Tells all other ranks. Thread safe.
+  void report_failure(const std::string& reason);
+  // What `on_failure` was or is about to be called with, waiting for it up to `timeout`. Thread safe.
+  std::optional<std::string> wait_for_news(std::chrono::milliseconds timeout);
+
+ private:
+  // Empty when `host` is not the one; `cause` says why.
+  std::optional<LineSocket> greet(const std::string& host, int port, const std::string& hello,
+                                  std::string& cause) const;
+  void watch();
+  void tell(std::string news);
+
+  std::optional<LineSocket> socket_;
+  WakePipe wake_;
+  std::function<void(std::string)> on_failure_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<std::string> news_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace titanium::comm
