@@ -1,7 +1,5 @@
 #include "titanium/parallel/fully_shard.h"
 
-#include "titanium/base/error.h"
-
 namespace titanium::parallel {
 namespace {
 
@@ -48,7 +46,9 @@ FullyShard::FullyShard(const std::vector<nn::Unit*>& units, std::unique_ptr<Shar
     : context_(std::move(context)), options_(options) {
   for (size_t i = 0; i < units.size(); ++i) {
     for (Parameter* parameter : units[i]->parameters) {
-      parameter->gather_around_use(options.reduce_once ? at::kFloat : context_->compute_dtype);
+      const Dtype stored = parameter->value.scalar_type();
+      parameter->gather_around_use(options.reduce_once ? at::kFloat
+                                                       : travelling_dtype(*parameter, stored, context_->compute_dtype));
     }
     members_.push_back({.unit = units[i],
                         .sharded = std::make_unique<ShardedUnit>(*units[i], *context_),

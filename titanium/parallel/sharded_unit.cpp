@@ -20,15 +20,32 @@ int64_t shard_elements(const Parameter& parameter) { return volume(parameter.sha
 
 }  // namespace
 
-FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks) {
+FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks,
+                       const std::function<int64_t(const Parameter&)>& width) {
   FlatLayout layout{.segments = {}, .ranks = ranks, .elements = 0};
   for (Parameter* parameter : parameters) {
     const int64_t rows = ceil_div(parameter->rows(), ranks);
-    const int64_t elements = rows * row_elements(*parameter);
-    layout.segments.push_back({parameter, rows, elements, layout.elements});
+    const int64_t elements = rows * row_elements(*parameter) * width(*parameter);
+    layout.segments.push_back({parameter, elements, layout.elements});
     layout.elements += ceil_div(elements, kAlignment) * kAlignment;
   }
   return layout;
+}
+
+Dtype travelling_dtype(const Parameter& parameter, Dtype stored, Dtype compute) {
+  const bool is_vector = parameter.global_shape.size() == 1;
+  return is_vector && c10::elementSize(stored) > c10::elementSize(compute) ? stored : compute;
+}
+
+FlatLayout gather_layout(const std::vector<Parameter*>& parameters, int64_t ranks, Dtype stored, Dtype compute) {
+  return flat_layout(parameters, ranks, [=](const Parameter& parameter) {
+    const Dtype travelling = travelling_dtype(parameter, stored, compute);
+    return static_cast<int64_t>(c10::elementSize(travelling) / c10::elementSize(compute));
+  });
+}
+
+FlatLayout reduce_layout(const std::vector<Parameter*>& parameters, int64_t ranks) {
+  return flat_layout(parameters, ranks, [](const Parameter&) { return int64_t{1}; });
 }
 
 void shard_parameter(Parameter& parameter, int64_t rank, int64_t ranks) {
@@ -58,7 +75,9 @@ struct ShardedUnit::Reduction {
 
 ShardedUnit::ShardedUnit(const nn::Unit& unit, ShardContext& context)
     : context_(context),
-      layout_(flat_layout(unit.parameters, context.shard->size())),
+      gather_(gather_layout(unit.parameters, context.shard->size(), unit.parameters[0]->value.scalar_type(),
+                            context.compute_dtype)),
+      reduce_(reduce_layout(unit.parameters, context.shard->size())),
       gathered_(context.device),
       grad_memory_(unit.parameters.size()) {}
 
@@ -67,8 +86,8 @@ ShardedUnit::~ShardedUnit() = default;
 void ShardedUnit::start_gather() {
   if (whole_.defined() || flat_.defined()) return;
   const SideStream::Scope beside(context_.gather_stream);
-  flat_ = context_.pool.take(layout_.ranks * layout_.elements, context_.compute_dtype);
-  const Tensor mine = flat_.narrow(0, context_.shard->rank() * layout_.elements, layout_.elements);
+  flat_ = context_.pool.take(gather_.ranks * gather_.elements, context_.compute_dtype);
+  const Tensor mine = flat_.narrow(0, context_.shard->rank() * gather_.elements, gather_.elements);
   copy_in(mine);
   gathering_ = context_.shard->all_gather(flat_, mine);
 }
@@ -80,61 +99,67 @@ void ShardedUnit::finish_gather() {
     const SideStream::Scope beside(context_.gather_stream);
     gathering_->wait();
     gathering_.reset();
-    if (layout_.ranks == 1) {
-      whole_ = flat_;
-      flat_ = Tensor();
-    } else {
-      whole_ = context_.pool.take(layout_.ranks * layout_.elements, context_.compute_dtype);
-      const Tensor by_rank = flat_.view({layout_.ranks, layout_.elements});
-      for (const Segment& segment : layout_.segments) {
-        whole_.narrow(0, layout_.ranks * segment.offset, layout_.ranks * segment.elements)
-            .view({layout_.ranks, segment.elements})
-            .copy_(by_rank.narrow(1, segment.offset, segment.elements));
-      }
-      context_.pool.give_back(flat_);
-      flat_ = Tensor();
-    }
+    copy_out();
     gathered_.record();
   }
   gathered_.wait();
-  for (const Segment& segment : layout_.segments) {
-    Parameter& parameter = *segment.parameter;
-    const Tensor part = whole_.narrow(0, layout_.ranks * segment.offset, volume(parameter.part.shape));
-    parameter.hold_gathered(part.view(parameter.part.shape));
-  }
+  for (const Segment& segment : gather_.segments) segment.parameter->hold_gathered(whole_part(segment));
   context_.most_whole_units = std::max(context_.most_whole_units, ++context_.whole_units);
 }
 
 void ShardedUnit::copy_in(const Tensor& mine) {
+  const c10::AutoGradMode no_grad(false);
   std::vector<Tensor> to, from;
-  for (const Segment& segment : layout_.segments) {
+  for (const Segment& segment : gather_.segments) {
     const Tensor value = segment.parameter->value.detach();
     if (value.numel() == 0) continue;
-    to.push_back(mine.narrow(0, segment.offset, value.numel()));
+    const Dtype dtype = travelling_dtype(*segment.parameter, value.scalar_type(), context_.compute_dtype);
+    to.push_back(mine.narrow(0, segment.offset, segment.elements).view(dtype).narrow(0, 0, value.numel()));
     // Offloaded values cross in their own dtype and are cast on the device.
     from.push_back(value.flatten().to(context_.device, /*non_blocking=*/true));
   }
-  const c10::AutoGradMode no_grad(false);
   if (!to.empty()) at::_foreach_copy_(to, from);
+}
+
+// From the order of ranks to that of parameters.
+void ShardedUnit::copy_out() {
+  if (gather_.ranks == 1) {
+    whole_ = std::exchange(flat_, Tensor());
+    return;
+  }
+  whole_ = context_.pool.take(gather_.ranks * gather_.elements, context_.compute_dtype);
+  const Tensor by_rank = flat_.view({gather_.ranks, gather_.elements});
+  for (const Segment& segment : gather_.segments) {
+    whole_.narrow(0, gather_.ranks * segment.offset, gather_.ranks * segment.elements)
+        .view({gather_.ranks, segment.elements})
+        .copy_(by_rank.narrow(1, segment.offset, segment.elements));
+  }
+  context_.pool.give_back(std::exchange(flat_, Tensor()));
+}
+
+Tensor ShardedUnit::whole_part(const Segment& segment) const {
+  const Parameter& parameter = *segment.parameter;
+  const Dtype dtype = travelling_dtype(parameter, parameter.value.scalar_type(), context_.compute_dtype);
+  const Tensor padded = whole_.narrow(0, gather_.ranks * segment.offset, gather_.ranks * segment.elements).view(dtype);
+  return padded.narrow(0, 0, volume(parameter.part.shape)).view(parameter.part.shape);
 }
 
 void ShardedUnit::release() {
   if (!whole_.defined()) return;
-  for (const Segment& segment : layout_.segments) segment.parameter->drop_gathered();
-  context_.pool.give_back(whole_);
-  whole_ = Tensor();
+  for (const Segment& segment : gather_.segments) segment.parameter->drop_gathered();
+  context_.pool.give_back(std::exchange(whole_, Tensor()));
   --context_.whole_units;
 }
 
 bool ShardedUnit::has_grads() const {
-  return std::any_of(layout_.segments.begin(), layout_.segments.end(),
+  return std::any_of(reduce_.segments.begin(), reduce_.segments.end(),
                      [](const Segment& segment) { return segment.parameter->part_grad.defined(); });
 }
 
 // On the current stream, which made the gradients and may free them right after.
 void ShardedUnit::copy_grads_in(const Tensor& in) {
-  const Tensor by_rank = in.view({layout_.ranks, layout_.elements});
-  for (const Segment& segment : layout_.segments) {
+  const Tensor by_rank = in.view({reduce_.ranks, reduce_.elements});
+  for (const Segment& segment : reduce_.segments) {
     Tensor& grad = segment.parameter->part_grad;
     const Tensor place = by_rank.narrow(1, segment.offset, segment.elements);
     if (!grad.defined()) {
@@ -155,13 +180,13 @@ void ShardedUnit::copy_grads_in(const Tensor& in) {
 void ShardedUnit::start_reduce() {
   TI_ASSERT(!is_reducing(), "a second reduction of the same unit");
   reduction_ = std::make_unique<Reduction>();
-  reduction_->in = context_.pool.take(layout_.ranks * layout_.elements, kReduceDtype);
+  reduction_->in = context_.pool.take(reduce_.ranks * reduce_.elements, kReduceDtype);
   copy_grads_in(reduction_->in);
   Fence computed(context_.device);
   computed.record();
   const SideStream::Scope beside(context_.reduce_stream);
   computed.wait();
-  reduction_->mine = context_.pool.take(layout_.elements, kReduceDtype);
+  reduction_->mine = context_.pool.take(reduce_.elements, kReduceDtype);
   reduction_->work = context_.shard->reduce_scatter(reduction_->mine, reduction_->in, comm::Reduce::kSum);
 }
 
@@ -183,8 +208,8 @@ void ShardedUnit::advance_reduce() {
 
 void ShardedUnit::add_to_grads(const Tensor& mine) {
   const c10::AutoGradMode no_grad(false);
-  for (size_t i = 0; i < layout_.segments.size(); ++i) {
-    const Segment& segment = layout_.segments[i];
+  for (size_t i = 0; i < reduce_.segments.size(); ++i) {
+    const Segment& segment = reduce_.segments[i];
     Parameter& parameter = *segment.parameter;
     const Tensor sum = mine.narrow(0, segment.offset, shard_elements(parameter)).view(parameter.shard.shape);
     if (parameter.grad.defined()) {

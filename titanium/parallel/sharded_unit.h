@@ -2,6 +2,7 @@
 // scattered after its backward, each through one flat buffer.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "titanium/comm/group.h"
@@ -17,8 +18,7 @@ namespace titanium::parallel {
 // go the same way back. Padding is never read.
 struct Segment {
   Parameter* parameter;
-  int64_t rows_per_rank;
-  int64_t elements;  // rows_per_rank * elements of a row
+  int64_t elements;  // of one rank's piece
   int64_t offset;    // in a rank's flat buffer
 };
 
@@ -27,7 +27,16 @@ struct FlatLayout {
   int64_t ranks = 1;
   int64_t elements = 0;  // of one rank's flat buffer
 };
-FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks);
+// `width`: elements of the buffer that hold one element of the parameter.
+FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks,
+                       const std::function<int64_t(const Parameter&)>& width);
+
+// Weights travel in the compute dtype. Vectors (norms) keep the dtype that they are stored in: they are computed with
+// in fp32, next to 1, where bfloat16 would lose small updates.
+Dtype travelling_dtype(const Parameter& parameter, Dtype stored, Dtype compute);
+FlatLayout gather_layout(const std::vector<Parameter*>& parameters, int64_t ranks, Dtype stored, Dtype compute);
+// Gradients are summed in fp32.
+FlatLayout reduce_layout(const std::vector<Parameter*>& parameters, int64_t ranks);
 
 // Gives the parameter its shard of dim 0 for `rank` of `ranks`. Nothing may be materialised yet.
 void shard_parameter(Parameter& parameter, int64_t rank, int64_t ranks);
@@ -44,6 +53,7 @@ struct ShardContext {
   int64_t most_whole_units = 0;  // at a time
 };
 
+// The parameters are materialised.
 class ShardedUnit {
  public:
   ShardedUnit(const nn::Unit& unit, ShardContext& context);
@@ -68,11 +78,14 @@ class ShardedUnit {
  private:
   struct Reduction;
   void copy_in(const Tensor& mine);
+  void copy_out();
+  Tensor whole_part(const Segment& segment) const;
   void copy_grads_in(const Tensor& in);
   void add_to_grads(const Tensor& mine);
 
   ShardContext& context_;
-  FlatLayout layout_;
+  FlatLayout gather_;
+  FlatLayout reduce_;
   Tensor flat_;   // while gathering
   Tensor whole_;  // while gathered
   comm::Work gathering_;

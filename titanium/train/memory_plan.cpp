@@ -20,7 +20,7 @@ LargestUnits largest_units(models::LanguageModel& model, int64_t ranks) {
   LargestUnits largest;
   for (const nn::Unit* unit : model.units()) {
     int64_t& size = unit->role == nn::UnitRole::kBlock ? largest.block : largest.outer;
-    size = std::max(size, parallel::flat_layout(unit->parameters, ranks).elements);
+    size = std::max(size, parallel::reduce_layout(unit->parameters, ranks).elements);
   }
   return largest;
 }
