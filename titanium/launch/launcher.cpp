@@ -34,16 +34,20 @@ comm::Environment begin_attempt(const LaunchOptions& options, Rendezvous& rendez
   return node;
 }
 
-// The failure on which all nodes agree. Without node 0's launcher there is only what this node has seen.
-std::optional<Failure> agreed_outcome(Rendezvous& rendezvous, const std::optional<Failure>& own) {
-  try {
-    if (own) return rendezvous.publish(*own);
-    if (auto elsewhere = rendezvous.failure()) return elsewhere;
-    return rendezvous.wait_for_others();
-  } catch (const comm::CommError& error) {
-    if (!own) throw Error(fmt::format("the launcher of node 0 has ended without a word: {}", error.what()));
-    return own;
+void report(const Failure& failure, const LaunchOptions& options, const Writer& write) {
+  if (failure.stopped) {
+    log_info("Stopped on request: rank {} ended with {}", failure.rank, failure.exit.describe());
+    return;
   }
+  const bool with_last_lines = options.node_rank == 0 || options.node_rank == failure.node;
+  write(Stream::kErr, "titanium launch: " + failure.report(with_last_lines));
+}
+
+// The failure on which all nodes agree.
+std::optional<Failure> agreed_outcome(Rendezvous& rendezvous, const std::optional<Failure>& own) {
+  if (own) return rendezvous.publish(*own);
+  if (auto elsewhere = rendezvous.failure()) return elsewhere;
+  return rendezvous.wait_for_others();
 }
 
 std::optional<Failure> run_attempt(const LaunchOptions& options, const comm::Environment& node, Rendezvous& rendezvous,
@@ -58,26 +62,23 @@ std::optional<Failure> run_attempt(const LaunchOptions& options, const comm::Env
       try {
         rendezvous.publish(failure);
       } catch (const comm::CommError&) {
-        // The watch sees it too, and the outcome will say so.
+        // Time for the other processes here; what is said about it comes below.
       }
     });
   }
   const DefaultSignals no_processes(signals);
-  return agreed_outcome(rendezvous, own);
-}
-
-void report(const Failure& failure, const LaunchOptions& options, const Writer& write) {
-  if (failure.stopped) {
-    log_info("Stopped on request: rank {} ended with {}", failure.rank, failure.exit.describe());
-    return;
+  try {
+    return agreed_outcome(rendezvous, own);
+  } catch (const comm::CommError& error) {
+    if (own) report(*own, options, write);
+    throw Error(fmt::format("the launcher of node 0 has ended without a word, so this one ends too: {}", error.what()));
   }
-  const bool with_last_lines = options.node_rank == 0 || options.node_rank == failure.node;
-  write(Stream::kErr, "titanium launch: " + failure.report(with_last_lines));
 }
 
 }  // namespace
 
 int launch(const LaunchOptions& options, const Writer& write) {
+  comm::silence_lost_connections();
   const SignalQueue signals;
   Rendezvous rendezvous = meet(options, signals);
   for (;;) {
