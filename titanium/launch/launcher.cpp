@@ -53,19 +53,17 @@ std::optional<Failure> agreed_outcome(Rendezvous& rendezvous, const std::optiona
 std::optional<Failure> run_attempt(const LaunchOptions& options, const comm::Environment& node, Rendezvous& rendezvous,
                                    const SignalQueue& signals, const Writer& write) {
   std::optional<Failure> own;
-  {
-    Attempt attempt(options, node, rendezvous.max_restarts(), signals, write);
-    std::optional<FailureWatch> watch;
-    if (options.nodes > 1) watch.emplace(rendezvous);
-    attempt.run(watch ? watch->fd() : -1, [&](const Failure& failure) {
-      own = failure;
-      try {
-        rendezvous.publish(failure);
-      } catch (const comm::CommError&) {
-        // Time for the other processes here; what is said about it comes below.
-      }
-    });
-  }
+  std::optional<FailureWatch> watch;
+  if (options.nodes > 1) watch.emplace(rendezvous);
+  Attempt(options, node, rendezvous.max_restarts(), signals, write)
+      .run(watch ? watch->fd() : -1, [&](const Failure& failure) {
+        own = failure;
+        try {
+          rendezvous.publish(failure);
+        } catch (const comm::CommError&) {
+          // Time for the other processes here; what is said about it comes below.
+        }
+      });
   const DefaultSignals no_processes(signals);
   try {
     return agreed_outcome(rendezvous, own);
