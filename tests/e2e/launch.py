@@ -220,6 +220,20 @@ print("fine")"""
         for launcher in self.nodes(script, 2):
             self.assertIn("rank 1 (node 1", self.end(launcher, 6)[1])
 
+    def test_a_launcher_that_was_started_anew_joins_the_restart(self):
+        script = 'print("attempt", attempt, flush=True)\nif attempt == 0: waits() if rank == 1 else (time.sleep(2), sys.exit(5))'
+        endpoint = f"127.0.0.1:{free_port()}"
+        options = ("--nnodes", 2, "--rdzv-endpoint", endpoint, "--max-restarts", 1, "--log-rank", "0,1", "--node-rank")
+        first, lost = (self.start(script, *options, node) for node in range(2))
+        self.assertIn("[rank1]:attempt 0", [lost.stdout.readline().strip() for _ in range(2)])
+        lost.kill()
+        self.end(lost, -signal.SIGKILL)
+        while "Restarting all ranks" not in (line := first.stdout.readline()):
+            self.assertNotEqual(line, "", "the first launcher has ended")
+        anew = self.start(script, *options, 1)
+        self.assertIn("[rank0]:attempt 1\n", self.end(first, 0)[0])
+        self.assertIn("[rank1]:attempt 1\n", self.end(anew, 0)[0])
+
     def test_missing_nodes_are_named(self):
         endpoint = f"127.0.0.1:{free_port()}"
         common = ("--nnodes", 3, "--rdzv-endpoint", endpoint, "--rdzv-timeout", 1, "--node-rank")

@@ -1,9 +1,12 @@
 """Which command run_train.sh starts for the variables that users of torchtitan, PyTorchJob and Run:ai set, and that the files in
 deploy/ are well-formed."""
 
+import os
 import pathlib
 import re
+import socket
 import subprocess
+import tempfile
 import unittest
 
 import yaml
@@ -27,6 +30,21 @@ def train_command(code=0, **environment):
                             env={"PATH": "/usr/bin:/bin", **environment})
     assert result.returncode == code, result.stdout + result.stderr
     return result.stdout.strip()
+
+
+# As srun starts a task on each of two nodes, or one where it is asked for one.
+SRUN = """#!/usr/bin/env bash
+nodes=2
+while [[ $1 == -* ]]; do
+  [[ $1 == --nodes=1 ]] && nodes=1
+  [[ $1 == -w ]] && shift
+  shift
+done
+for ((node = 0; node < nodes; ++node)); do SLURM_NODEID=$node SLURM_PROCID=$node SLURM_STEP_ID=0 SLURM_NTASKS=$nodes "$@" & tasks+=($!); done
+code=0
+for task in "${tasks[@]}"; do wait "$task" || code=$?; done
+exit $code
+"""
 
 
 class RunTrainTest(unittest.TestCase):
@@ -73,6 +91,27 @@ class DeployTest(unittest.TestCase):
         self.assertGreaterEqual(len(scripts), 4)
         for script in scripts:
             subprocess.run(["bash", "-n", script], check=True)
+
+    def test_the_slurm_script_makes_one_job_of_two_nodes(self):
+        with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
+            root = pathlib.Path(folder)
+            (root / "build").mkdir()
+            (root / "build/titanium").symlink_to(os.environ["TITANIUM"])
+            for name, text in (("srun", SRUN), ("scontrol", "#!/bin/sh\necho node0\necho node1\n"), ("hostname", "#!/bin/sh\necho 127.0.0.1\n")):
+                (root / name).write_text(text)
+                (root / name).chmod(0o755)
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+            probe.close()
+            environment = {"PATH": f"{folder}:/usr/bin:/bin", "SLURM_SUBMIT_DIR": folder, "SLURM_JOB_NODELIST": "node[0-1]", "SLURM_NNODES": "2",
+                           "SLURM_JOB_ID": "77", "MASTER_PORT": port, "NGPU": "2", "CONFIG_FILE": "some.toml"}
+            # All ranks get to know about the missing file, and say so.
+            result = subprocess.run(["bash", ROOT / "deploy/slurm/multinode_trainer.slurm", "--job.description", "two words"],
+                                    capture_output=True, text=True, env=environment)
+            self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+            self.assertEqual(result.stdout.count(f"Launching 4 ranks on 2 nodes: run 77, attempt 1 of 1, store at 127.0.0.1:{port}"), 2, result.stdout)
+            logs = sorted(path.parent.name for path in (root / "outputs/logs/77/attempt_0").glob("*/stderr.log") if "some.toml" in path.read_text())
+            self.assertEqual(logs, list("0123"), result.stderr)
 
     def test_the_job_of_kubernetes_gives_every_pod_the_same_command(self):
         job = yaml.safe_load((ROOT / "deploy/kubernetes/pytorchjob.yaml").read_text())

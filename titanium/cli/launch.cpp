@@ -58,23 +58,26 @@ int process_count(const std::string& text) {
   return *count;
 }
 
-std::set<int> rank_list(const std::string& text, const char* source, int ranks) {
+std::set<int> rank_list(const std::string& text, const char* source) {
   std::set<int> list;
   std::istringstream items(text);
   for (std::string item; std::getline(items, item, ',');) {
     const auto rank = to_number(item);
     if (!rank || *rank < 0) refuse("{} {} should be ranks, comma separated, such as 0,3.", source, text);
-    if (*rank >= ranks) refuse("{} {}: there are only {} ranks, from 0 to {}.", source, text, ranks, ranks - 1);
     list.insert(*rank);
   }
   return list;
 }
 
+// The variable may be meant for a larger job; the option is for this one.
 std::set<int> shown_ranks(const Request& request, int ranks) {
-  if (!request.log_ranks.empty()) return rank_list(request.log_ranks, "--log-rank", ranks);
   const char* variable = std::getenv("LOG_RANK");
-  if (variable != nullptr && *variable != '\0') return rank_list(variable, "LOG_RANK", ranks);
-  return {0};
+  if (request.log_ranks.empty()) return rank_list(variable == nullptr ? "0" : variable, "LOG_RANK");
+  const std::set<int> list = rank_list(request.log_ranks, "--log-rank");
+  if (!list.empty() && *list.rbegin() >= ranks) {
+    refuse("--log-rank {}: the last rank is {}.", request.log_ranks, ranks - 1);
+  }
+  return list;
 }
 
 // HOST, HOST:PORT, [IPV6]:PORT or IPV6.

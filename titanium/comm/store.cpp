@@ -1,6 +1,7 @@
 #include "titanium/comm/store.h"
 
 #include <arpa/inet.h>
+#include <c10/util/Logging.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -161,6 +163,10 @@ std::string Store::get(const std::string& key, std::chrono::milliseconds timeout
 
 int64_t Store::add(const std::string& key, int64_t amount) {
   return connection_->guarded([&] { return connection_->tcp.add(key, amount); });
+}
+
+void silence_lost_connections() {
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
 }
 
 }  // namespace titanium::comm

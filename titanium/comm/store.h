@@ -42,4 +42,8 @@ class Store {
   std::unique_ptr<Connection> connection_;
 };
 
+// c10d writes a stack to stderr whenever a connection ends, which says less than the CommError that follows. From now
+// on this process sees only c10d's errors, unless the user has set TORCH_CPP_LOG_LEVEL.
+void silence_lost_connections();
+
 }  // namespace titanium::comm

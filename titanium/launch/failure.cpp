@@ -17,7 +17,16 @@ std::string ExitStatus::describe() const {
   return signal == 0 ? fmt::format("exit code {}", code) : signal_name(signal);
 }
 
+Failure Failure::lost_node(int node) {
+  Failure failure;
+  failure.node = node;
+  failure.rank = -1;
+  failure.exit = {1, 0};
+  return failure;
+}
+
 std::string Failure::report(bool with_last_lines) const {
+  if (rank < 0) return fmt::format("node {} is lost: its launcher has not been heard for a while.\n", node);
   std::string text = fmt::format("rank {} (node {}, process {}) failed first: {}.", rank, node, pid, exit.describe());
   if (exit.signal == SIGKILL) {
     text +=

@@ -22,12 +22,15 @@ std::string signal_name(int signal);
 
 struct Failure {
   int node = 0;
-  int rank = 0;
+  int rank = 0;  // -1: the node itself is lost
   int pid = 0;
   ExitStatus exit;
   bool stopped = false;  // somebody had asked the launcher to stop: no restart
   std::vector<std::string> last_lines;
   std::string log_folder;  // on its node; may be empty
+
+  // Nothing is known but that its launcher has fallen silent.
+  static Failure lost_node(int node);
 
   // The sentences for the user; newline at the end.
   std::string report(bool with_last_lines) const;

@@ -9,18 +9,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kInterval{500};
 
-bool should_end(const Rendezvous& rendezvous) {
-  try {
-    return rendezvous.failure().has_value();
-  } catch (const comm::CommError&) {
-    return true;
-  }
-}
-
 }  // namespace
 
-FailureWatch::FailureWatch(const Rendezvous& rendezvous)
-    : fd_(::eventfd(0, EFD_CLOEXEC)), thread_([this, &rendezvous] { run(rendezvous); }) {}
+FailureWatch::FailureWatch(Rendezvous& rendezvous)
+    : rendezvous_(rendezvous),
+      heartbeats_(rendezvous.nodes(), std::chrono::steady_clock::now()),
+      fd_(::eventfd(0, EFD_CLOEXEC)),
+      thread_([this] { run(); }) {}
 
 FailureWatch::~FailureWatch() {
   {
@@ -31,11 +26,21 @@ FailureWatch::~FailureWatch() {
   thread_.join();
 }
 
-void FailureWatch::run(const Rendezvous& rendezvous) {
+bool FailureWatch::should_end() {
+  try {
+    rendezvous_.beat();
+    rendezvous_.report_silence(heartbeats_);
+    return rendezvous_.failure().has_value();
+  } catch (const comm::CommError&) {
+    return true;
+  }
+}
+
+void FailureWatch::run() {
   std::unique_lock lock(mutex_);
   while (!ended_) {
     lock.unlock();
-    const bool found = should_end(rendezvous);
+    const bool found = should_end();
     lock.lock();
     if (found) {
       ::eventfd_write(fd_.get(), 1);

@@ -1,4 +1,5 @@
 // A thread that asks the store for a failure on any node, so that the launcher's own loop never waits for the network.
+// It also tells the others that this launcher lives; node 0's makes a launcher that has fallen silent a failure.
 #pragma once
 
 #include <condition_variable>
@@ -6,6 +7,7 @@
 #include <thread>
 
 #include "titanium/launch/child_process.h"
+#include "titanium/launch/heartbeats.h"
 #include "titanium/launch/rendezvous.h"
 
 namespace titanium::launch {
@@ -13,7 +15,7 @@ namespace titanium::launch {
 class FailureWatch {
  public:
   // Of the attempt that `rendezvous` has joined; it must outlive the watch.
-  explicit FailureWatch(const Rendezvous& rendezvous);
+  explicit FailureWatch(Rendezvous& rendezvous);
   ~FailureWatch();
   FailureWatch(const FailureWatch&) = delete;
   FailureWatch& operator=(const FailureWatch&) = delete;
@@ -22,8 +24,11 @@ class FailureWatch {
   int fd() const { return fd_.get(); }
 
  private:
-  void run(const Rendezvous& rendezvous);
+  void run();
+  bool should_end();
 
+  Rendezvous& rendezvous_;
+  Heartbeats heartbeats_;
   FileDescriptor fd_;
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -34,38 +34,6 @@ comm::Environment begin_attempt(const LaunchOptions& options, Rendezvous& rendez
   return node;
 }
 
-// The failure on which all nodes agree. Without node 0's launcher there is only what this node has seen.
-std::optional<Failure> agreed_outcome(Rendezvous& rendezvous, const std::optional<Failure>& own) {
-  try {
-    if (own) return rendezvous.publish(*own);
-    if (auto elsewhere = rendezvous.failure()) return elsewhere;
-    return rendezvous.wait_for_others();
-  } catch (const comm::CommError& error) {
-    if (!own) throw Error(fmt::format("the launcher of node 0 has ended without a word: {}", error.what()));
-    return own;
-  }
-}
-
-std::optional<Failure> run_attempt(const LaunchOptions& options, const comm::Environment& node, Rendezvous& rendezvous,
-                                   const SignalQueue& signals, const Writer& write) {
-  std::optional<Failure> own;
-  {
-    Attempt attempt(options, node, rendezvous.max_restarts(), signals, write);
-    std::optional<FailureWatch> watch;
-    if (options.nodes > 1) watch.emplace(rendezvous);
-    attempt.run(watch ? watch->fd() : -1, [&](const Failure& failure) {
-      own = failure;
-      try {
-        rendezvous.publish(failure);
-      } catch (const comm::CommError&) {
-        // The watch sees it too, and the outcome will say so.
-      }
-    });
-  }
-  const DefaultSignals no_processes(signals);
-  return agreed_outcome(rendezvous, own);
-}
-
 void report(const Failure& failure, const LaunchOptions& options, const Writer& write) {
   if (failure.stopped) {
     log_info("Stopped on request: rank {} ended with {}", failure.rank, failure.exit.describe());
@@ -75,9 +43,40 @@ void report(const Failure& failure, const LaunchOptions& options, const Writer& 
   write(Stream::kErr, "titanium launch: " + failure.report(with_last_lines));
 }
 
+// The failure on which all nodes agree.
+std::optional<Failure> agreed_outcome(Rendezvous& rendezvous, const std::optional<Failure>& own) {
+  if (own) return rendezvous.publish(*own);
+  if (auto elsewhere = rendezvous.failure()) return elsewhere;
+  return rendezvous.wait_for_others();
+}
+
+std::optional<Failure> run_attempt(const LaunchOptions& options, const comm::Environment& node, Rendezvous& rendezvous,
+                                   const SignalQueue& signals, const Writer& write) {
+  std::optional<Failure> own;
+  std::optional<FailureWatch> watch;
+  if (options.nodes > 1) watch.emplace(rendezvous);
+  Attempt(options, node, rendezvous.max_restarts(), signals, write)
+      .run(watch ? watch->fd() : -1, [&](const Failure& failure) {
+        own = failure;
+        try {
+          rendezvous.publish(failure);
+        } catch (const comm::CommError&) {
+          // Time for the other processes here; what is said about it comes below.
+        }
+      });
+  const DefaultSignals no_processes(signals);
+  try {
+    return agreed_outcome(rendezvous, own);
+  } catch (const comm::CommError& error) {
+    if (own) report(*own, options, write);
+    throw Error(fmt::format("the launcher of node 0 has ended without a word, so this one ends too: {}", error.what()));
+  }
+}
+
 }  // namespace
 
 int launch(const LaunchOptions& options, const Writer& write) {
+  comm::silence_lost_connections();
   const SignalQueue signals;
   Rendezvous rendezvous = meet(options, signals);
   for (;;) {

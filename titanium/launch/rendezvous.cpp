@@ -132,6 +132,16 @@ std::optional<Failure> Rendezvous::failure() const {
   return Failure::from_json(store_.get(key("failure"), kAnswerTime));
 }
 
+void Rendezvous::beat() { store_.add(key("beat", options_.node_rank), 1); }
+
+void Rendezvous::report_silence(Heartbeats& heartbeats) {
+  if (options_.node_rank != 0) return;
+  for (int node = 0; node < options_.nodes; ++node) {
+    heartbeats.count(node, store_.add(key("beat", node), 0), Clock::now());
+  }
+  if (const auto silent = heartbeats.silent_node(Clock::now())) publish(Failure::lost_node(*silent));
+}
+
 std::optional<Failure> Rendezvous::wait_for_others() {
   if (options_.nodes == 1) return std::nullopt;
   store_.set(key("done", options_.node_rank), "");

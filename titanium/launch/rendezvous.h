@@ -10,6 +10,7 @@
 
 #include "titanium/comm/store.h"
 #include "titanium/launch/failure.h"
+#include "titanium/launch/heartbeats.h"
 #include "titanium/launch/options.h"
 
 namespace titanium::launch {
@@ -25,6 +26,7 @@ class Rendezvous {
   // about to begin.
   int join();
 
+  int nodes() const { return options_.nodes; }
   const std::string& address() const { return store_.address(); }
   int port() const { return store_.port(); }
   // Node 0's; known after `join`.
@@ -35,6 +37,10 @@ class Rendezvous {
   Failure publish(const Failure& failure);
   // The present attempt's first failure on any node, if there is one. From any thread.
   std::optional<Failure> failure() const;
+  // Says that this launcher lives.
+  void beat();
+  // On node 0: publishes the failure of a node that has been silent for too long. Elsewhere nothing.
+  void report_silence(Heartbeats& heartbeats);
   // All ranks of this node have ended well: waits until those of all nodes have. The failure, if one ended otherwise.
   std::optional<Failure> wait_for_others();
   // The job is over. Node 0 waits a little until all others know, since they cannot ask after it.

@@ -10,12 +10,15 @@ void Supervisor::processes_ended(std::vector<End> ends, Time now) {
   for (const End& end : ends) {
     living_[static_cast<size_t>(end.local_rank)] = false;
     if (end.exit.good()) continue;
-    if (!first_failure_) first_failure_ = end;
+    if (!first_failure_ && !peer_failed_) first_failure_ = end;
     end_others(now);
   }
 }
 
-void Supervisor::peer_failed(Time now) { end_others(now); }
+void Supervisor::peer_failed(Time now) {
+  peer_failed_ = true;
+  end_others(now);
+}
 
 void Supervisor::stop_requested(int signal, Time now) {
   ++stop_requests_;

@@ -28,6 +28,7 @@ class Supervisor {
     ExitStatus exit;
   };
   void processes_ended(std::vector<End> ends, Time now);
+  // On another node. What ends here from now on is a consequence.
   void peer_failed(Time now);
   void stop_requested(int signal, Time now);
 
@@ -39,7 +40,7 @@ class Supervisor {
   bool is_living(int local_rank) const { return living_[static_cast<size_t>(local_rank)]; }
   bool finished() const;
   bool stopping() const { return stop_requests_ > 0; }
-  // Of this node.
+  // Of this node, unless another node's came before.
   std::optional<End> first_failure() const { return first_failure_; }
 
  private:
@@ -47,6 +48,7 @@ class Supervisor {
 
   std::vector<bool> living_;
   std::optional<End> first_failure_;
+  bool peer_failed_ = false;
   std::optional<Time> sigterm_at_;
   std::optional<Time> sigkill_at_;
   int stop_requests_ = 0;

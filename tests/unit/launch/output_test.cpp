@@ -73,6 +73,12 @@ TEST(Failure, TheReportNamesRankCauseAndLastLines) {
   EXPECT_NE(failure.report(true).find("failed first: SIGSEGV."), std::string::npos);
 }
 
+TEST(Failure, OfALostNodeNamesNoRank) {
+  const Failure failure = Failure::from_json(Failure::lost_node(2).to_json());
+  EXPECT_EQ(failure.report(true), "node 2 is lost: its launcher has not been heard for a while.\n");
+  EXPECT_EQ(failure.exit.exit_code(), 1);
+}
+
 TEST(Failure, TravelsBetweenNodes) {
   Failure failure;
   failure.node = 1;

@@ -44,7 +44,9 @@ TEST(Supervisor, AFailureElsewhereEndsTheProcessesHere) {
   Supervisor supervisor(1);
   supervisor.peer_failed(kStart);
   EXPECT_EQ(supervisor.due_signal(kStart + seconds(10)), SIGTERM);
-  EXPECT_FALSE(supervisor.first_failure());
+  supervisor.processes_ended({{0, {0, SIGTERM}}}, kStart + seconds(10));
+  EXPECT_TRUE(supervisor.finished());
+  EXPECT_FALSE(supervisor.first_failure()) << "a process that we have ended is no cause";
 }
 
 TEST(Supervisor, LaterFailuresDoNotRenewTheTime) {
