@@ -98,15 +98,6 @@ void materialize(models::LanguageModel& model, const config::Training& training,
   model.build_buffers(device);
 }
 
-void log_plan(const JobConfig& config, const ModelPlan& plan) {
-  log_info("Building device mesh with parallelism: {}", describe(plan.dims));
-  log_info("Active meshes: {}", describe_active_axes(plan.dims));
-  log_info("Building {} {} with {}", config.model.name, config.model.flavor, plan.model->description());
-  log_info("Model {} {} size: {} total parameters", config.model.name, config.model.flavor,
-           with_thousands_separators(plan.model->size(config.training.seq_len).parameters));
-  log_info("Memory plan: {}", describe(plan.memory));
-}
-
 void log_batch(const TrainState& run) {
   const config::Training& training = run.config.training;
   log_info(
@@ -146,6 +137,20 @@ void apply_determinism(const config::Debug& debug) {
 }
 
 uint64_t weight_seed(const config::Debug& debug) { return static_cast<uint64_t>(debug.seed.value_or(0)); }
+
+void log_plan(const JobConfig& config, const ModelPlan& plan) {
+  log_info("Building device mesh with parallelism: {}", describe(plan.dims));
+  log_info("Active meshes: {}", describe_active_axes(plan.dims));
+  log_info("Building {} {} with {}", config.model.name, config.model.flavor, plan.model->description());
+  const std::string total = with_thousands_separators(plan.model->size(config.training.seq_len).parameters);
+  log_info("Model {} {} size: {} total parameters", config.model.name, config.model.flavor, total);
+  int64_t held = 0;
+  for (const Parameter* parameter : plan.model->parameters()) held += volume(parameter->shard.shape);
+  const auto element = static_cast<int64_t>(c10::elementSize(parse_dtype(config.training.dtype)));
+  log_info("This rank holds {} of {} parameters, {:.2f} GiB with gradients and optimizer states",
+           with_thousands_separators(held), total, static_cast<double>(4 * held * element) / (1 << 30));
+  log_info("Memory plan: {}", describe(plan.memory));
+}
 
 TrainState build_train_state(const JobConfig& config, Device device, std::shared_ptr<comm::World> world) {
   ModelPlan plan = world != nullptr ? plan_model(config, world->size(), world->rank()) : plan_model(config);

@@ -44,6 +44,9 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size = 1, int rank =
 ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
                      std::unique_ptr<models::LanguageModel> model);
 
+// The mesh, the model, what this rank holds of it, and the memory that it will need.
+void log_plan(const JobConfig& config, const ModelPlan& plan);
+
 // Builds all of it and logs the start-up lines. Throws UsageError for what the configuration asks and cannot be. All
 // ranks of the world do so together; without one, the run has one rank.
 TrainState build_train_state(const JobConfig& config, Device device, std::shared_ptr<comm::World> world = nullptr);

@@ -1,7 +1,5 @@
 #include "titanium/train/trainer.h"
 
-#include <fmt/chrono.h>
-
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/base/heap.h"
@@ -76,11 +74,12 @@ void report_validation(TrainState& run, data::Loader& loader, Metrics& metrics) 
 // The first step builds and tunes; from the second on a collective that takes long is a fault.
 void lower_timeout(const TrainState& run) {
   if (run.world->size() == 1) return;
-  const std::chrono::seconds timeout(run.config.comm.train_timeout_seconds);
-  log_info("Synchronizing and adjusting timeout for all ProcessGroups to {:%H:%M:%S}", timeout);
+  const int64_t seconds = run.config.comm.train_timeout_seconds;
+  log_info("Synchronizing and adjusting timeout for all ProcessGroups to {}:{:02}:{:02}", seconds / 3600,
+           seconds / 60 % 60, seconds % 60);
   if (run.device.is_cuda()) synchronize_cuda();
   run.mesh->host_group("world")->barrier();
-  run.world->set_timeout(timeout);
+  run.world->set_timeout(std::chrono::seconds(seconds));
 }
 
 void train_to_the_end(TrainState& run, Metrics& metrics, const std::atomic<bool>& stop_requested) {
@@ -118,7 +117,7 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
   config::check_world_size(loaded, ranks.world_size);
   announce(loaded);
   if (config.memory_estimation.enable) {
-    log_info("Memory plan: {}", describe(plan_model(config, ranks.world_size, ranks.rank).memory));
+    log_plan(config, plan_model(config, ranks.world_size, ranks.rank));
     return;
   }
   const Device device = pick_device(config, ranks);
@@ -128,6 +127,7 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
   const std::shared_ptr<comm::World> world = start_world(config, ranks, device, callbacks.on_peer_failure);
   try {
     TrainState run = build_train_state(config, device, world);
+    if (callbacks.on_built) callbacks.on_built(run);
     Metrics metrics(metrics_options(run, monitor), real_sources(monitor));
     train_to_the_end(run, metrics, callbacks.stop_requested);
   } catch (const std::exception& error) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "titanium/config/load_config.h"
+#include "titanium/train/train_state.h"
 
 namespace titanium::train {
 
@@ -14,6 +15,8 @@ struct TrainCallbacks {
   // Another rank has died or failed, and this one may be waiting for it forever: called on a thread of its own with a
   // line that says what this rank was doing. Ends the process.
   std::function<void(const std::string& line)> on_peer_failure;
+  // Everything is built and the first step comes next. May be empty; for tests that need to be inside a run.
+  std::function<void(TrainState& run)> on_built = nullptr;
 };
 
 // Trains as the configuration says, together with the other ranks of the launch environment. Ends after training.steps,

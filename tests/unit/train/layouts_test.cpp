@@ -2,6 +2,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 
+#include <fstream>
 #include <thread>
 
 #include "tests/support/tensors.h"
@@ -143,6 +144,13 @@ const Outcome& one_rank_run(bool tied = false) {
   static const Outcome plain = train(configure({"one", 1, 1, 1}), 1);
   static const Outcome with_tied = train(configure({"one", 1, 1, 1}), 1, true);
   return tied ? with_tied : plain;
+}
+
+int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * 4096;
 }
 
 class Layouts : public testing::TestWithParam<Layout> {};
@@ -287,6 +295,23 @@ TEST(FullyShard, StoresOneNthAndHoldsAtMostTwoUnitsWhole) {
     EXPECT_EQ(sharding.context().whole_units, 0);
     EXPECT_LE(sharding.context().most_whole_units, 2);
   });
+}
+
+// A rank of a large run allocates its share and nothing else.
+TEST(FullyShard, ARankOf64HoldsA64thOf8B) {
+  constexpr int64_t kParameters = 8'030'261'248, kRanks = 64;
+  JobConfig config = tiny_config();
+  config.model.flavor = "8B";
+  config.training.global_batch_size = -1;
+  config.training.local_batch_size = 1;
+  config.training.data_streams = kRanks;
+  const int64_t before = resident_bytes();
+  const TrainState run = build_train_state(config, at::kCPU, comm::make_fake_world(0, kRanks));
+  int64_t held = 0;
+  for (const Parameter* parameter : run.parameters) held += parameter->value.numel();
+  EXPECT_EQ(held, kParameters / kRanks);
+  // Parameters and two moments, which zeros leaves to the kernel until they are written.
+  EXPECT_LT(resident_bytes() - before, 3 * 4 * held + (int64_t{300} << 20));
 }
 
 // What the units of one rank do in one step.

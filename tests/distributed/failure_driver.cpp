@@ -1,0 +1,124 @@
+// `titanium train` with a fault, for failures.py. The fault is in the variable FAULT:
+//
+//   <kind>:<rank>:<phase>:<step>    kind: kill, stop, throw   phase: start, forward, backward, optimizer
+//
+// It happens in the first attempt of a job only, so that a restarted job finishes.
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <sstream>
+
+#include "titanium/base/error.h"
+#include "titanium/base/log.h"
+#include "titanium/comm/environment.h"
+#include "titanium/train/trainer.h"
+
+namespace {
+
+using namespace titanium;
+
+struct Fault {
+  std::string kind;
+  int rank = -1;
+  std::string phase;
+  int64_t step = 0;
+};
+
+Fault read_fault() {
+  std::istringstream text(std::getenv("FAULT"));
+  std::string kind, rank, phase, step;
+  std::getline(text, kind, ':');
+  std::getline(text, rank, ':');
+  std::getline(text, phase, ':');
+  std::getline(text, step, ':');
+  return {kind, std::stoi(rank), phase, std::stoll(step)};
+}
+
+void happen(const Fault& fault) {
+  if (fault.kind == "throw") throw Error("the fault of this test");
+  std::raise(fault.kind == "kill" ? SIGKILL : SIGSTOP);
+}
+
+// Does what the unit's own hook does, and the fault in the middle.
+class FaultyHook : public nn::UnitHook {
+ public:
+  FaultyHook(std::shared_ptr<nn::UnitHook> inner, const train::TrainState& run, Fault fault)
+      : inner_(std::move(inner)), run_(run), fault_(std::move(fault)) {}
+  void before_forward() override {
+    if (inner_) inner_->before_forward();
+    strike("forward");
+  }
+  void after_forward() override {
+    if (inner_) inner_->after_forward();
+  }
+  void before_backward() override {
+    if (inner_) inner_->before_backward();
+    strike("backward");
+  }
+  void after_backward() override {
+    if (inner_) inner_->after_backward();
+  }
+
+ private:
+  void strike(const char* phase) const {
+    if (fault_.phase == phase && run_.step + 1 == fault_.step) happen(fault_);
+  }
+  std::shared_ptr<nn::UnitHook> inner_;
+  const train::TrainState& run_;
+  Fault fault_;
+};
+
+// Between the backward and the update.
+class FaultyDataParallel : public parallel::DataParallel {
+ public:
+  FaultyDataParallel(std::unique_ptr<parallel::DataParallel> inner, const train::TrainState& run, Fault fault)
+      : inner_(std::move(inner)), run_(run), fault_(std::move(fault)) {}
+  void begin_micro_batch(bool last) override { inner_->begin_micro_batch(last); }
+  void end_micro_batch() override {
+    inner_->end_micro_batch();
+    if (run_.step + 1 == fault_.step) happen(fault_);
+  }
+
+ private:
+  std::unique_ptr<parallel::DataParallel> inner_;
+  const train::TrainState& run_;
+  Fault fault_;
+};
+
+void install(const Fault& fault, train::TrainState& run) {
+  if (fault.phase == "optimizer") {
+    auto& engine = run.parallelism.data_parallel;
+    engine = std::make_unique<FaultyDataParallel>(std::move(engine), run, fault);
+  }
+  nn::Unit& unit = *run.model->units().at(2);  // the second block
+  unit.hook = std::make_shared<FaultyHook>(unit.hook, run, fault);
+}
+
+int train_with_fault(const std::vector<std::string>& options) {
+  const std::atomic<bool> stop_requested = false;
+  const comm::Environment environment = comm::read_environment();
+  const Fault fault = read_fault();
+  const bool mine = fault.rank == environment.rank && environment.restart_count == 0;
+  if (mine && fault.phase == "start") happen(fault);
+  train::TrainCallbacks callbacks{stop_requested, [](const std::string& line) {
+                                    std::cerr << "titanium: " << line << std::endl;
+                                    std::_Exit(1);
+                                  }};
+  if (mine) callbacks.on_built = [&](train::TrainState& run) { install(fault, run); };
+  train::train(config::load_config(options), callbacks);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  log_to_stdout(LogLevel::kInfo);
+  try {
+    return train_with_fault({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::cerr << "titanium: " << error.what() << std::endl;
+    return 1;
+  }
+}
