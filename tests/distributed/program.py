@@ -89,6 +89,8 @@ def check_stop(folder):
     job.wait(timeout=60)
 
 
+# What the shipped files ask for and is not available yet.
+NOT_YET = ["--profiling.no_enable_profiling", "--model.converters="]
 PLANS = [
     # config, ranks, tensor parallel, parameters of one rank
     ("llama3_8b", 8, 1, 8_030_261_248 / 8),
@@ -104,7 +106,7 @@ def check_plan(config, ranks, tensor, parameters):
     command = ["/usr/bin/env", "python3", "-c", MEASURE, TITANIUM, "train", "--job.config_file",
                ROOT / f"configs/llama3/{config}.toml", "--comm.mode=fake_backend", "--memory_estimation.enable",
                f"--model.hf_assets_path={ROOT}/tests/assets/tokenizer", "--training.device=cpu",
-               f"--parallelism.tensor_parallel_degree={tensor}", "--model.converters="]
+               f"--parallelism.tensor_parallel_degree={tensor}", *NOT_YET]
     done = subprocess.run([str(word) for word in command], env=dict(os.environ, NGPU=str(ranks)), cwd=ROOT, text=True,
                           capture_output=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
