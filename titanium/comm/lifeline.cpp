@@ -132,10 +132,12 @@ Lifeline::Lifeline(int rank, const std::vector<std::string>& hosts, int port, co
   const auto deadline = Clock::now() + timeout;
   const std::string hello = fmt::format("{}{} {}", kHello, secret, rank);
   std::string cause;
-  do {
+  for (;;) {
     for (const std::string& host : hosts)
       if (!socket_) socket_ = greet(host, port, hello, cause);
-  } while (!socket_ && Clock::now() < deadline);
+    if (socket_ || Clock::now() >= deadline) break;
+    std::this_thread::sleep_for(milliseconds(100));
+  }
   TI_CHECK(socket_, "rank {} cannot reach rank 0: {}.", rank, cause);
   thread_ = std::thread([this] { watch(); });
 }

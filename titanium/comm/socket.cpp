@@ -13,14 +13,11 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <thread>
 
 #include "titanium/base/error.h"
 
 namespace titanium::comm {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 void set_option(const FileDescriptor& socket, int level, int name, int value) {
   ::setsockopt(socket.get(), level, name, &value, sizeof value);
@@ -41,7 +38,7 @@ int try_address(const FileDescriptor& socket, const addrinfo& address, std::chro
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
   pollfd waiting{socket.get(), POLLOUT, 0};
-  if (::poll(&waiting, 1, static_cast<int>(std::max<int64_t>(timeout.count(), 0))) == 0) return ETIMEDOUT;
+  if (::poll(&waiting, 1, static_cast<int>(timeout.count())) == 0) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof error;
   ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -91,28 +88,22 @@ FileDescriptor accept_connection(const FileDescriptor& listener) {
 }
 
 FileDescriptor connect_to(const std::string& host, int port, std::chrono::milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
-  const auto left = [&] { return std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()); };
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
-  std::string cause;
-  do {
-    addrinfo* found = nullptr;
-    const int failed = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(failed ? nullptr : found, &::freeaddrinfo);
-    if (failed) cause = ::gai_strerror(failed);
-    for (const addrinfo* address = addresses.get(); address; address = address->ai_next) {
-      FileDescriptor socket(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      if (!socket.valid()) continue;
-      const int error = try_address(socket, *address, left());
-      if (error == 0) {
-        notice_dead_machines(socket);
-        return socket;
-      }
-      cause = std::strerror(error);
+  addrinfo* found = nullptr;
+  const int failed = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(failed ? nullptr : found, &::freeaddrinfo);
+  std::string cause = failed ? ::gai_strerror(failed) : "";
+  for (const addrinfo* address = addresses.get(); address; address = address->ai_next) {
+    FileDescriptor socket(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket.valid()) continue;
+    const int error = try_address(socket, *address, timeout);
+    if (error == 0) {
+      notice_dead_machines(socket);
+      return socket;
     }
-    std::this_thread::sleep_for(std::min(left(), std::chrono::milliseconds(100)));
-  } while (left().count() > 0);
+    cause = std::strerror(error);
+  }
   throw Error(fmt::format("cannot connect to {}:{}: {}", host, port, cause));
 }
 

@@ -37,7 +37,7 @@ Listener listen_anywhere();
 // The next connection, or an invalid descriptor when there is none.
 FileDescriptor accept_connection(const FileDescriptor& listener);
 
-// Tries every address of `host` until one answers or the time is over. Throws Error that says why not.
+// Tries every address of `host` once, each for at most `timeout`. Throws Error that says why none answers.
 FileDescriptor connect_to(const std::string& host, int port, std::chrono::milliseconds timeout);
 
 // Wakes a thread that polls `read_end`.
