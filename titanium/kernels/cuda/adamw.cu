@@ -95,7 +95,7 @@ template <typename P, typename G, typename S>
 __device__ void update_chunk(const AdamWTensor& tensor, ChunkRange range, const AdamWArgs& args, const Update& update) {
   const bool vector = vector_aligned(tensor.parameter, 0, 1) && vector_aligned(tensor.gradient, 0, 1) &&
                       vector_aligned(tensor.exp_avg, 0, 1) && vector_aligned(tensor.exp_avg_sq, 0, 1) &&
-                      tensor.random_first % 4 == 0;
+                      (!args.stochastic_rounding || tensor.random_first % 4 == 0);
   int64_t scalars = range.begin;
   if (vector) {
     scalars += (range.end - range.begin) / kWidth * kWidth;

@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(rms::kPlainThreads, rms::kPlainBlocks) plain_f
 }
 
 constexpr int kApplyThreads = 256;
-constexpr int kApplyBlocks = 6;
+constexpr int kApplyBlocks = 8;
 
 template <typename T, int N>
 __global__ void __launch_bounds__(kApplyThreads, kApplyBlocks) apply_kernel(RmsNormApplyArgs args) {
