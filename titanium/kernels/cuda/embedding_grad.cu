@@ -6,7 +6,7 @@ namespace titanium::kernels {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kBlocks = 8;   // per multiprocessor
+constexpr int kBlocks = 5;   // per multiprocessor
 constexpr int kWindow = 32;  // sorted tokens
 constexpr int kBatch = 4;    // rows that a thread has under way
 constexpr int kParts = 2;    // of a window: of the run that came in, and of the run that goes out
@@ -29,32 +29,68 @@ struct Task {
 };
 
 template <typename D, int N>
-__device__ void add_to_table(const EmbeddingGradArgs& args, int64_t id, int64_t column, const float (&sum)[N]) {
-  const int64_t row = id - args.first_id;
-  if (row < 0 || row >= args.table_rows) return;
-  D* at = static_cast<D*>(args.dtable) + row * args.dim + column;
-  float values[N];
-  to_float(load<D, N>(at), values);
-#pragma unroll
-  for (int j = 0; j < N; ++j) values[j] += sum[j];
-  store_floats<D, N>(at, values);
+__device__ D* table_at(const EmbeddingGradArgs& args, int64_t id, int64_t column) {
+  return static_cast<D*>(args.dtable) + (id - args.first_id) * args.dim + column;
 }
 
-template <int N>
+__device__ bool in_table(const EmbeddingGradArgs& args, int64_t id) {
+  return id >= args.first_id && id < args.first_id + args.table_rows;
+}
+
 __device__ float* part_at(const EmbeddingGradArgs& args, int64_t window, int part, int64_t column) {
   return args.scratch + (window * kParts + part) * args.dim + column;
 }
 
-// The run that ends with token `last` of the window: to the table, or to the scratch if it crosses an edge.
-template <typename D, int N>
-__device__ void end_run(const EmbeddingGradArgs& args, const Task<N>& task, int64_t last, const float (&sum)[N]) {
-  const int64_t id = args.sorted_ids[last];
-  const bool came_in = task.begin > 0 && args.sorted_ids[task.begin - 1] == id;
-  const bool goes_out = last + 1 == task.end && task.end < args.tokens && args.sorted_ids[task.end] == id;
-  if (came_in || goes_out) {
-    store_floats<float, N>(part_at<N>(args, task.window, came_in ? 0 : 1, task.column), sum);
-  } else {
-    add_to_table<D, N>(args, id, task.column, sum);
+// Where the sum goes after a token.
+enum class Goal {
+  kNextToken,  // the run is not over
+  kTable,
+  kIncoming,  // the run began in an earlier window
+  kOutgoing,  // the run goes on in the next window
+};
+
+template <int N>
+__device__ Goal goal_after(const EmbeddingGradArgs& args, const Task<N>& task, int64_t token, int64_t id) {
+  const bool at_end = token + 1 == task.end;
+  if (!at_end && args.sorted_ids[token + 1] == id) return Goal::kNextToken;
+  if (task.begin > 0 && args.sorted_ids[task.begin - 1] == id) return Goal::kIncoming;
+  if (at_end && task.end < args.tokens && args.sorted_ids[task.end] == id) return Goal::kOutgoing;
+  return Goal::kTable;
+}
+
+// Loads of rows and of the table's words that they will be added to are under way together.
+template <typename T, typename D, int N>
+__device__ void add_tokens(const EmbeddingGradArgs& args, const Task<N>& task, int64_t first, float (&sum)[N]) {
+  Raw<T, N> rows[kBatch] = {};
+  Raw<D, N> before[kBatch];
+  Goal goals[kBatch];
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    goals[i] = Goal::kNextToken;
+    if (first + i >= task.end) continue;
+    const int64_t id = args.sorted_ids[first + i];
+    if (!in_table(args, id)) continue;
+    rows[i] = load<T, N>(static_cast<const T*>(args.dy) + args.order[first + i] * args.dim + task.column);
+    goals[i] = goal_after(args, task, first + i, id);
+    if (goals[i] == Goal::kTable) before[i] = load<D, N>(table_at<D, N>(args, id, task.column));
+  }
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    float values[N];
+    to_float(rows[i], values);
+#pragma unroll
+    for (int j = 0; j < N; ++j) sum[j] += values[j];
+    if (goals[i] == Goal::kNextToken) continue;
+    if (goals[i] == Goal::kTable) {
+      to_float(before[i], values);
+#pragma unroll
+      for (int j = 0; j < N; ++j) sum[j] += values[j];
+      store_floats<D, N>(table_at<D, N>(args, args.sorted_ids[first + i], task.column), sum);
+    } else {
+      store_floats<float, N>(part_at(args, task.window, goals[i] == Goal::kIncoming ? 0 : 1, task.column), sum);
+    }
+#pragma unroll
+    for (int j = 0; j < N; ++j) sum[j] = 0;
   }
 }
 
@@ -66,27 +102,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) windows_kernel(EmbeddingGra
     const Task<N> task(args, number);
     if (task.column >= args.dim) continue;
     float sum[N] = {};
-    for (int64_t first = task.begin; first < task.end; first += kBatch) {
-      Raw<T, N> raw[kBatch];
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        if (first + i < task.end)
-          raw[i] = load<T, N>(static_cast<const T*>(args.dy) + args.order[first + i] * args.dim + task.column);
-      }
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const int64_t token = first + i;
-        if (token >= task.end) break;
-        float values[N];
-        to_float(raw[i], values);
-#pragma unroll
-        for (int j = 0; j < N; ++j) sum[j] += values[j];
-        if (token + 1 < task.end && args.sorted_ids[token + 1] == args.sorted_ids[token]) continue;
-        end_run<D, N>(args, task, token, sum);
-#pragma unroll
-        for (int j = 0; j < N; ++j) sum[j] = 0;
-      }
-    }
+    for (int64_t first = task.begin; first < task.end; first += kBatch) add_tokens<T, D, N>(args, task, first, sum);
   }
 }
 
@@ -100,17 +116,22 @@ __global__ void __launch_bounds__(kThreads, kBlocks) runs_kernel(EmbeddingGradAr
     if (task.column >= args.dim || task.end >= args.tokens) continue;
     const int64_t id = args.sorted_ids[task.end - 1];
     const bool came_in = task.begin > 0 && args.sorted_ids[task.begin - 1] == id;
-    if (came_in || args.sorted_ids[task.end] != id) continue;
+    if (came_in || args.sorted_ids[task.end] != id || !in_table(args, id)) continue;
     float sum[N];
-    to_float(load<float, N>(part_at<N>(args, task.window, 1, task.column)), sum);
+    to_float(load<float, N>(part_at(args, task.window, 1, task.column)), sum);
     for (int64_t window = task.window + 1; window * kWindow < args.tokens && args.sorted_ids[window * kWindow] == id;
          ++window) {
       float part[N];
-      to_float(load<float, N>(part_at<N>(args, window, 0, task.column)), part);
+      to_float(load<float, N>(part_at(args, window, 0, task.column)), part);
 #pragma unroll
       for (int j = 0; j < N; ++j) sum[j] += part[j];
     }
-    add_to_table<D, N>(args, id, task.column, sum);
+    D* at = table_at<D, N>(args, id, task.column);
+    float before[N];
+    to_float(load<D, N>(at), before);
+#pragma unroll
+    for (int j = 0; j < N; ++j) sum[j] += before[j];
+    store_floats<D, N>(at, sum);
   }
 }
 
