@@ -34,12 +34,15 @@ class KernelCopyTensors : public test::KernelTest {
     }
     return all;
   }
-  void copy(const std::vector<Pair>& pairs, bool accumulate) const {
+  static std::vector<CopyTensor> entries(const std::vector<Pair>& pairs) {
     std::vector<CopyTensor> entries;
     for (const Pair& p : pairs)
       entries.push_back({p.source.data_ptr(), p.target.data_ptr(), p.source.size(0), p.source.size(1),
                          p.source.stride(0), p.target.stride(0), element_type(p.source), element_type(p.target), 0});
-    const auto list = upload(entries);
+    return entries;
+  }
+  void copy(const std::vector<Pair>& pairs, bool accumulate) const {
+    const auto list = upload(entries(pairs));
     launch(copy_tensors, CopyTensorsArgs{list.entries, list.count, list.chunks, accumulate});
     synchronize_cuda();
   }
@@ -58,6 +61,26 @@ TEST_F(KernelCopyTensors, AccumulatesInFloat) {
     expected.push_back((p.target.to(at::kFloat) + p.source.to(at::kFloat)).to(p.target.scalar_type()));
   copy(all, true);
   for (size_t i = 0; i < all.size(); ++i) EXPECT_TRUE(at::equal(all[i].target, expected[i])) << expected[i].sizes();
+}
+
+TEST_F(KernelCopyTensors, ListsInHostMemoryOfAnyLengthDoTheSame) {
+  std::vector<Pair> all = pairs(), more = pairs();
+  all.insert(all.end(), more.begin(), more.end());
+  ASSERT_GT(static_cast<int64_t>(all.size()), kCopiesPerLaunch);
+  const auto copy_list = [&](bool accumulate) {
+    launch(
+        [&](const std::vector<CopyTensor>& list, CUstream_st* stream) {
+          copy_tensors_of_host_list(list.data(), static_cast<int64_t>(list.size()), accumulate, stream);
+        },
+        entries(all));
+  };
+  copy_list(false);
+  for (const Pair& p : all) EXPECT_TRUE(at::equal(p.target, p.source.to(p.target.scalar_type()))) << p.source.sizes();
+  copy_list(true);
+  for (const Pair& p : all) {
+    const Tensor once = p.source.to(p.target.scalar_type()).to(at::kFloat);
+    EXPECT_TRUE(at::equal(p.target, (once + p.source.to(at::kFloat)).to(p.target.scalar_type()))) << p.source.sizes();
+  }
 }
 
 TEST_F(KernelCopyTensors, LeavesTheGapsBetweenRows) {

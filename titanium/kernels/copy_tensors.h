@@ -37,4 +37,10 @@ struct CopyTensorsArgs {
 };
 void copy_tensors(const CopyTensorsArgs& args, CUstream_st* stream);
 
+// The same for a list in host memory that need not be numbered and is read before the call returns: for lists that
+// change from call to call. The entries travel with the launch, so there is one launch for every kCopiesPerLaunch
+// tensors.
+inline constexpr int64_t kCopiesPerLaunch = 48;
+void copy_tensors_of_host_list(const CopyTensor* tensors, int64_t count, bool accumulate, CUstream_st* stream);
+
 }  // namespace titanium::kernels

@@ -60,6 +60,7 @@ struct RmsNormBackwardArgs {
   int64_t dim;
 };
 void rms_norm_backward(const RmsNormBackwardArgs& args, CUstream_st* stream);
+// Depends on the current device.
 int64_t rms_norm_backward_scratch_bytes(int64_t rows, int64_t dim);
 
 }  // namespace titanium::kernels

@@ -30,7 +30,7 @@ struct SumOfSquaresArgs {
   double* result;
 };
 void sum_of_squares(const SumOfSquaresArgs& args, CUstream_st* stream);
-int64_t sum_of_squares_scratch_bytes();
+int64_t sum_of_squares_scratch_bytes();  // depends on the current device
 
 // From the sum of squares (of all ranks together), on the device: norm = sqrt(sum),
 // scale = min(1, max_norm / (norm + 1e-6)), skip = 1 where the norm is not finite, else 0.

@@ -74,9 +74,9 @@ __device__ void copy_chunk(const CopyTensor& tensor, ChunkRange range) {
 }
 
 template <bool kAccumulate>
-__global__ void __launch_bounds__(kThreads, kBlocks) copy_kernel(CopyTensorsArgs args) {
-  for (int64_t chunk = blockIdx.x; chunk < args.chunks; chunk += gridDim.x) {
-    const CopyTensor tensor = args.tensors[entry_of_chunk(args.tensors, args.count, chunk)];
+__device__ void copy_chunks(const CopyTensor* tensors, int64_t count, int64_t chunks) {
+  for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+    const CopyTensor tensor = tensors[entry_of_chunk(tensors, count, chunk)];
     const ChunkRange range = range_of_chunk(tensor, tensor.rows * tensor.row_elements, chunk);
     const bool from_bfloat16 = tensor.source_type == ElementType::kBFloat16;
     const bool to_bfloat16 = tensor.target_type == ElementType::kBFloat16;
@@ -92,11 +92,40 @@ __global__ void __launch_bounds__(kThreads, kBlocks) copy_kernel(CopyTensorsArgs
   }
 }
 
+template <bool kAccumulate>
+__global__ void __launch_bounds__(kThreads, kBlocks) copy_kernel(CopyTensorsArgs args) {
+  copy_chunks<kAccumulate>(args.tensors, args.count, args.chunks);
+}
+
+struct EnclosedListArgs {
+  CopyTensor tensors[kCopiesPerLaunch];
+  int64_t count;
+  int64_t chunks;
+};
+static_assert(sizeof(EnclosedListArgs) <= 4096, "the arguments of a launch are at most 4 KiB");
+
+template <bool kAccumulate>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    copy_enclosed_kernel(const __grid_constant__ EnclosedListArgs args) {
+  copy_chunks<kAccumulate>(args.tensors, args.count, args.chunks);
+}
+
 }  // namespace
 
 void copy_tensors(const CopyTensorsArgs& args, CUstream_st* stream) {
   launch(args.accumulate ? copy_kernel<true> : copy_kernel<false>, resident_blocks(args.chunks, kBlocks), kThreads, 0,
          stream, args);
+}
+
+void copy_tensors_of_host_list(const CopyTensor* tensors, int64_t count, bool accumulate, CUstream_st* stream) {
+  for (int64_t first = 0; first < count; first += kCopiesPerLaunch) {
+    EnclosedListArgs args{};
+    args.count = count - first < kCopiesPerLaunch ? count - first : kCopiesPerLaunch;
+    for (int64_t i = 0; i < args.count; ++i) args.tensors[i] = tensors[first + i];
+    args.chunks = number_chunks(args.tensors, args.count);
+    launch(accumulate ? copy_enclosed_kernel<true> : copy_enclosed_kernel<false>, resident_blocks(args.chunks, kBlocks),
+           kThreads, 0, stream, args);
+  }
 }
 
 }  // namespace titanium::kernels
