@@ -28,7 +28,7 @@ struct Task {
   int64_t end;
 };
 
-template <typename D, int N>
+template <typename D>
 __device__ D* table_at(const EmbeddingGradArgs& args, int64_t id, int64_t column) {
   return static_cast<D*>(args.dtable) + (id - args.first_id) * args.dim + column;
 }
@@ -72,7 +72,7 @@ __device__ void add_tokens(const EmbeddingGradArgs& args, const Task<N>& task, i
     if (!in_table(args, id)) continue;
     rows[i] = load<T, N>(static_cast<const T*>(args.dy) + args.order[first + i] * args.dim + task.column);
     goals[i] = goal_after(args, task, first + i, id);
-    if (goals[i] == Goal::kTable) before[i] = load<D, N>(table_at<D, N>(args, id, task.column));
+    if (goals[i] == Goal::kTable) before[i] = load<D, N>(table_at<D>(args, id, task.column));
   }
 #pragma unroll
   for (int i = 0; i < kBatch; ++i) {
@@ -85,7 +85,7 @@ __device__ void add_tokens(const EmbeddingGradArgs& args, const Task<N>& task, i
       to_float(before[i], values);
 #pragma unroll
       for (int j = 0; j < N; ++j) sum[j] += values[j];
-      store_floats<D, N>(table_at<D, N>(args, args.sorted_ids[first + i], task.column), sum);
+      store_floats<D, N>(table_at<D>(args, args.sorted_ids[first + i], task.column), sum);
     } else {
       store_floats<float, N>(part_at(args, task.window, goals[i] == Goal::kIncoming ? 0 : 1, task.column), sum);
     }
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) runs_kernel(EmbeddingGradAr
 #pragma unroll
       for (int j = 0; j < N; ++j) sum[j] += part[j];
     }
-    D* at = table_at<D, N>(args, id, task.column);
+    D* at = table_at<D>(args, id, task.column);
     float before[N];
     to_float(load<D, N>(at), before);
 #pragma unroll

@@ -18,11 +18,11 @@ constexpr int kPlainBlocks = 3;  // per multiprocessor
 // Threads of a block whose rows are treated by groups of `group` threads.
 constexpr int block_threads(int group) { return group <= 32 ? 256 : group; }
 
-// Calls `call` with the smallest group that holds a row of `dim` as an integral constant; false if none does.
 template <int kGroup>
 struct Group {
   static constexpr int kValue = kGroup;
 };
+// Calls `call` with the smallest group that holds a row of `dim`; false if none does.
 template <typename T, typename Call>
 bool with_group(int64_t dim, const Call& call) {
   const int64_t words = dim / kVectorSize<T> / kHeld + (dim / kVectorSize<T> % kHeld != 0);
@@ -46,16 +46,5 @@ bool with_group(int64_t dim, const Call& call) {
 
 // One place for the product, so that forward and apply give the same bits.
 __device__ inline float normalised(float x, float rstd, float weight) { return x * rstd * weight; }
-
-// Adds the blocks' parts [parts, dim] to the gradient of the weight, in order.
-struct SumPartsArgs {
-  const float* parts;
-  int64_t count;
-  int64_t dim;
-  void* dweight;
-  ElementType dweight_type;
-  bool accumulate;
-};
-void sum_parts(const SumPartsArgs& args, CUstream_st* stream);
 
 }  // namespace titanium::kernels::rms

@@ -156,8 +156,18 @@ __global__ void __launch_bounds__(rms::kPlainThreads, rms::kPlainBlocks)
 
 constexpr int kSumLanes = 32, kSumRows = 16;
 
-// Columns along x, parts along y.
-__global__ void __launch_bounds__(kSumLanes* kSumRows) sum_parts_kernel(rms::SumPartsArgs args) {
+struct SumPartsArgs {
+  const float* parts;  // [count, dim]
+  int64_t count;
+  int64_t dim;
+  void* dweight;
+  ElementType dweight_type;
+  bool accumulate;
+};
+
+// Adds the blocks' parts of the gradient of the weight, in order: a column for each lane, a share of the parts for each
+// warp.
+__global__ void __launch_bounds__(kSumLanes* kSumRows) sum_parts_kernel(SumPartsArgs args) {
   __shared__ float of_row[kSumRows][kSumLanes];
   const int lane = threadIdx.x % kSumLanes, line = threadIdx.x / kSumLanes;
   const int64_t column = int64_t{blockIdx.x} * kSumLanes + lane;
@@ -199,7 +209,7 @@ void rms_norm_backward(const RmsNormBackwardArgs& args, CUstream_st* stream) {
     launch(plain_backward_kernel<T>, blocks, rms::kPlainThreads, 0, stream, args);
   });
   launch(sum_parts_kernel, ceil_div(args.dim, kSumLanes), kSumLanes * kSumRows, 0, stream,
-         rms::SumPartsArgs{args.scratch, blocks, args.dim, args.dweight, args.dweight_type, args.accumulate_dweight});
+         SumPartsArgs{args.scratch, blocks, args.dim, args.dweight, args.dweight_type, args.accumulate_dweight});
 }
 
 int64_t rms_norm_backward_scratch_bytes(int64_t rows, int64_t dim) {
