@@ -1,0 +1,444 @@
+// Every kernel at the sizes of Llama 3 8B against the rate at which this GPU copies memory, measured in the same run.
+//
+//   build/bench_kernels [part of a name]
+//
+// A kernel here does little but move memory, so the mark is 85 % of the copy rate. Times are medians over samples of
+// several launches each. Launches take turns between sets of buffers that together are far larger than the L2 cache.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "titanium/kernels/adamw.h"
+#include "titanium/kernels/copy_tensors.h"
+#include "titanium/kernels/cross_entropy.h"
+#include "titanium/kernels/embedding_grad.h"
+#include "titanium/kernels/fill_normal.h"
+#include "titanium/kernels/rms_norm.h"
+#include "titanium/kernels/rope.h"
+#include "titanium/kernels/sum_of_squares.h"
+#include "titanium/kernels/swiglu.h"
+
+namespace titanium::kernels {
+namespace {
+
+constexpr int64_t kDim = 4096, kHidden = 14336, kVocabulary = 128256, kHeads = 32, kKvHeads = 8, kHeadDim = 128;
+constexpr double kMark = 0.85;
+constexpr auto kBf16 = ElementType::kBFloat16;
+constexpr auto kFp32 = ElementType::kFloat32;
+
+void check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
+  std::exit(1);
+}
+
+// Device memory that is given out once and taken back all at once.
+class Arena {
+ public:
+  explicit Arena(int64_t bytes) : size_(bytes) { check(cudaMalloc(&base_, bytes), "allocating the buffers"); }
+  ~Arena() { cudaFree(base_); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  void* take(int64_t bytes) {
+    void* at = static_cast<char*>(base_) + used_;
+    used_ += (bytes + 255) / 256 * 256;
+    if (used_ > size_) check(cudaErrorMemoryAllocation, "a benchmark needs more than the arena has");
+    return at;
+  }
+  void reset() { used_ = 0; }
+
+ private:
+  void* base_ = nullptr;
+  int64_t size_ = 0, used_ = 0;
+};
+
+class Bench {
+ public:
+  Bench(Arena& arena, std::string filter) : arena_(arena), filter_(std::move(filter)) {
+    check(cudaEventCreate(&begin_), "event");
+    check(cudaEventCreate(&end_), "event");
+  }
+  ~Bench() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  void measure_copy() {
+    constexpr int64_t kBytes = int64_t{1} << 30;
+    arena_.reset();
+    void* from = random(kBytes / 2, kBf16);
+    void* to = arena_.take(kBytes);
+    const double us = median_us([&](int) { cudaMemcpyAsync(to, from, kBytes, cudaMemcpyDeviceToDevice, nullptr); }, 1);
+    copy_rate_ = 2.0 * kBytes / us * 1e-3;
+    std::printf("%-52s %9s %10s %8s %7s\n", "kernel", "MB moved", "us", "GB/s", "of copy");
+    std::printf("%-52s %9.1f %10.1f %8.0f %6.1f%%\n", "cudaMemcpyAsync, 1 GiB on the device", 2.0 * kBytes * 1e-6, us,
+                copy_rate_, 100.0);
+  }
+
+  // One benchmark: `prepare` makes one set of buffers and returns what launches the kernel on it. `bytes` is what the
+  // kernel cannot avoid to move.
+  void run(const std::string& name, int64_t bytes, const std::function<std::function<void()>()>& prepare) {
+    if (name.find(filter_) == std::string::npos) return;
+    arena_.reset();
+    constexpr int64_t kBeyondCache = 256 << 20;
+    const int sets = static_cast<int>(std::clamp<int64_t>(2 * kBeyondCache / std::max<int64_t>(bytes, 1), 1, 64));
+    std::vector<std::function<void()>> launches;
+    for (int i = 0; i < sets; ++i) launches.push_back(prepare());
+    const double us = median_us([&](int i) { launches[i % sets](); }, sets);
+    const double rate = static_cast<double>(bytes) / us * 1e-3, part = rate / copy_rate_;
+    std::printf("%-52s %9.1f %10.1f %8.0f %6.1f%%%s\n", name.c_str(), static_cast<double>(bytes) * 1e-6, us, rate,
+                100 * part, part >= kMark ? "" : "  below the mark");
+    std::fflush(stdout);
+    below_ += part < kMark ? 1 : 0;
+  }
+
+  void* random(int64_t elements, ElementType type, double std = 1) {
+    void* out = arena_.take(elements * element_size(type));
+    fill_normal_on_cuda({out, type == kBf16, 1, elements, 0, 0, ++key_, truncated_normal(std, 8 * std)}, nullptr);
+    return out;
+  }
+  void* room(int64_t bytes) {
+    void* out = arena_.take(bytes);
+    check(cudaMemset(out, 0, bytes), "memset");
+    return out;
+  }
+  template <typename T>
+  T* upload(const std::vector<T>& values) {
+    void* out = arena_.take(static_cast<int64_t>(values.size() * sizeof(T)));
+    check(cudaMemcpy(out, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice), "upload");
+    return static_cast<T*>(out);
+  }
+  int below() const { return below_; }
+
+ private:
+  double median_us(const std::function<void(int)>& launch, int sets) {
+    constexpr int kSamples = 25;
+    int next = 0;
+    const auto sample_us = [&](int launches) {
+      cudaEventRecord(begin_, nullptr);
+      for (int i = 0; i < launches; ++i) launch(next++);
+      cudaEventRecord(end_, nullptr);
+      check(cudaEventSynchronize(end_), "running a kernel");
+      check(cudaGetLastError(), "launching a kernel");
+      float milliseconds = 0;
+      cudaEventElapsedTime(&milliseconds, begin_, end_);
+      return 1e3 * milliseconds / launches;
+    };
+    sample_us(std::max(3, sets));  // loads the kernel and warms up
+    const int launches = static_cast<int>(std::clamp(1000 / sample_us(std::max(3, sets)), 1.0, 200.0));
+    std::vector<double> samples(kSamples);
+    for (double& sample : samples) sample = sample_us(launches);
+    std::nth_element(samples.begin(), samples.begin() + kSamples / 2, samples.end());
+    return samples[kSamples / 2];
+  }
+
+  Arena& arena_;
+  std::string filter_;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  double copy_rate_ = 1;
+  uint64_t key_ = 0;
+  int below_ = 0;
+};
+
+std::string shape(const std::string& name, int64_t rows, int64_t columns) {
+  return name + ", " + std::to_string(rows) + " x " + std::to_string(columns);
+}
+
+void bench_rms_norm(Bench& bench, int64_t rows, int64_t dim, ElementType type) {
+  const int64_t array = rows * dim * element_size(type);
+  for (const bool with_residual : {false, true}) {
+    const std::string suffix = std::string(type == kBf16 ? "" : ", fp32") + (with_residual ? ", residual" : "");
+    bench.run(shape("rms_norm forward" + suffix, rows, dim), array * (with_residual ? 4 : 2), [&, with_residual] {
+      const RmsNormForwardArgs args{type,
+                                    type,
+                                    bench.random(rows * dim, type),
+                                    with_residual ? bench.random(rows * dim, type) : nullptr,
+                                    bench.random(dim, type),
+                                    bench.room(array),
+                                    bench.room(array),
+                                    static_cast<float*>(bench.room(rows * 4)),
+                                    rows,
+                                    dim,
+                                    1e-5F};
+      return [args] { rms_norm_forward(args, nullptr); };
+    });
+    bench.run(shape("rms_norm backward" + suffix, rows, dim), array * (with_residual ? 4 : 3), [&, with_residual] {
+      const RmsNormBackwardArgs args{type,
+                                     type,
+                                     type,
+                                     bench.random(rows * dim, type),
+                                     bench.random(rows * dim, type),
+                                     static_cast<float*>(bench.random(rows, kFp32)),
+                                     bench.random(dim, type),
+                                     with_residual ? bench.random(rows * dim, type) : nullptr,
+                                     bench.room(array),
+                                     bench.room(dim * 4),
+                                     true,
+                                     static_cast<float*>(bench.room(rms_norm_backward_scratch_bytes(rows, dim))),
+                                     rows,
+                                     dim};
+      return [args] { rms_norm_backward(args, nullptr); };
+    });
+  }
+  bench.run(shape("rms_norm apply" + std::string(type == kBf16 ? "" : ", fp32"), rows, dim), array * 2, [&] {
+    const RmsNormApplyArgs args{type,
+                                type,
+                                bench.random(rows * dim, type),
+                                static_cast<float*>(bench.random(rows, kFp32)),
+                                bench.random(dim, type),
+                                bench.room(array),
+                                rows,
+                                dim};
+    return [args] { rms_norm_apply(args, nullptr); };
+  });
+}
+
+void bench_rope(Bench& bench, int64_t tokens) {
+  const int64_t heads = kHeads + kKvHeads, stride = (heads + kKvHeads) * kHeadDim;
+  for (const bool inverse : {false, true}) {
+    bench.run(shape(inverse ? "rope inverse, fused qkv" : "rope, fused qkv", tokens, heads * kHeadDim),
+              2 * tokens * heads * kHeadDim * 2, [&, inverse] {
+                auto* qkv = static_cast<uint16_t*>(bench.random(tokens * stride, kBf16));
+                const RopeArgs args{kBf16,    qkv,      qkv + kHeads * kHeadDim,
+                                    stride,   stride,   kHeads,
+                                    kKvHeads, kHeadDim, static_cast<float*>(bench.random(8192 * kHeadDim, kFp32, 0.5)),
+                                    tokens,   8192,     inverse};
+                return [args] { rope(args, nullptr); };
+              });
+  }
+}
+
+void bench_swiglu(Bench& bench, int64_t rows) {
+  const int64_t array = rows * kHidden * 2;
+  for (const bool fused : {true, false}) {
+    const std::string layout = fused ? ", fused" : ", separate";
+    const int64_t stride = fused ? 2 * kHidden : kHidden;
+    const auto gate_and_up = [&bench, rows, fused] {
+      auto* gate = static_cast<uint16_t*>(bench.random(rows * 2 * kHidden, kBf16));
+      return std::pair(gate, gate + (fused ? kHidden : rows * kHidden));
+    };
+    bench.run(shape("swiglu forward" + layout, rows, kHidden), array * 3, [&] {
+      const auto [gate, up] = gate_and_up();
+      const SwigluForwardArgs args{kBf16, gate, up, bench.room(array), stride, stride, kHidden, rows, kHidden};
+      return [args] { swiglu_forward(args, nullptr); };
+    });
+    for (const bool product : {false, true}) {
+      bench.run(shape("swiglu backward" + layout + (product ? ", product" : ""), rows, kHidden),
+                array * (product ? 6 : 5), [&, product] {
+                  const auto [gate, up] = gate_and_up();
+                  void* grad = bench.random(rows * kHidden, kBf16);
+                  const SwigluBackwardArgs args{
+                      kBf16,  grad,   gate,   up,      gate, up,     product ? grad : nullptr, kHidden, stride,
+                      stride, stride, stride, kHidden, rows, kHidden};
+                  return [args] { swiglu_backward(args, nullptr); };
+                });
+    }
+  }
+}
+
+void bench_cross_entropy(Bench& bench, int64_t rows, int64_t vocabulary, ElementType type) {
+  std::vector<int64_t> labels(rows);
+  for (int64_t t = 0; t < rows; ++t) labels[t] = (t * 7919) % vocabulary;
+  const int64_t array = rows * vocabulary * element_size(type);
+  const std::string suffix = type == kBf16 ? "" : ", fp32";
+  const auto floats = [&] { return static_cast<float*>(bench.room(rows * 4)); };
+  bench.run(shape("cross_entropy" + suffix, rows, vocabulary), array * 2, [&] {
+    const CrossEntropyArgs args{type,        bench.random(rows * vocabulary, type),
+                                vocabulary,  bench.upload(labels),
+                                floats(),    true,
+                                1.0F / 8192, nullptr,
+                                rows,        vocabulary};
+    const SumLossesArgs sum{args.row_losses, rows, 1.0 / 8192, nullptr, static_cast<double*>(bench.room(8))};
+    return [args, sum] {
+      cross_entropy(args, nullptr);
+      sum_losses(sum, nullptr);
+    };
+  });
+  bench.run(shape("cross_entropy statistics" + suffix, rows, vocabulary), array, [&] {
+    const CrossEntropyShardArgs args{type,       bench.random(rows * vocabulary, type),
+                                     vocabulary, bench.upload(labels),
+                                     0,          floats(),
+                                     floats(),   floats(),
+                                     rows,       vocabulary};
+    return [args] { cross_entropy_statistics(args, nullptr); };
+  });
+  bench.run(shape("cross_entropy gradient" + suffix, rows, vocabulary), array * 2, [&] {
+    const CrossEntropyGradientArgs args{type,        bench.random(rows * vocabulary, type),
+                                        vocabulary,  bench.upload(labels),
+                                        0,           floats(),
+                                        1.0F / 8192, nullptr,
+                                        rows,        vocabulary};
+    return [args] { cross_entropy_gradient(args, nullptr); };
+  });
+}
+
+// The sizes of the tensors of `layers` blocks of Llama 3 8B.
+std::vector<int64_t> block_tensors(int layers) {
+  std::vector<int64_t> sizes;
+  for (int i = 0; i < layers; ++i)
+    for (const int64_t size : {kDim * kDim, kDim * 1024, kDim * 1024, kDim * kDim, kDim * kHidden, kDim * kHidden,
+                               kDim * kHidden, kDim, kDim})
+      sizes.push_back(size);
+  return sizes;
+}
+
+int64_t total(const std::vector<int64_t>& sizes) {
+  int64_t sum = 0;
+  for (const int64_t size : sizes) sum += size;
+  return sum;
+}
+
+void bench_sum_of_squares(Bench& bench, ElementType type) {
+  const auto sizes = block_tensors(4);
+  bench.run(std::string("sum_of_squares, 4 blocks") + (type == kBf16 ? "" : ", fp32"),
+            total(sizes) * element_size(type), [&] {
+              std::vector<SumOfSquaresTensor> tensors;
+              for (const int64_t size : sizes) tensors.push_back({bench.random(size, type), size, type, 0});
+              const auto count = static_cast<int64_t>(tensors.size());
+              const int64_t chunks = number_chunks(tensors.data(), count);
+              const SumOfSquaresArgs args{bench.upload(tensors), count, chunks,
+                                          static_cast<double*>(bench.room(sum_of_squares_scratch_bytes())),
+                                          static_cast<double*>(bench.room(8))};
+              return [args] { sum_of_squares(args, nullptr); };
+            });
+}
+
+void bench_adamw(Bench& bench, const std::string& name, ElementType parameter, ElementType gradient, ElementType state,
+                 bool stochastic) {
+  const auto sizes = block_tensors(4);
+  const int64_t bytes = total(sizes) * (2 * element_size(parameter) + element_size(gradient) + 4 * element_size(state));
+  bench.run("adamw, 4 blocks, " + name, bytes, [&] {
+    std::vector<AdamWTensor> tensors;
+    int64_t first = 0;
+    for (const int64_t size : sizes) {
+      tensors.push_back({bench.random(size, parameter), bench.random(size, gradient, 1e-3),
+                         bench.room(size * element_size(state)), bench.room(size * element_size(state)), size,
+                         parameter, gradient, state, first, 0});
+      first += size;
+    }
+    AdamWArgs args{};
+    args.count = static_cast<int64_t>(tensors.size());
+    args.chunks = number_chunks(tensors.data(), args.count);
+    args.tensors = bench.upload(tensors);
+    args.learning_rate = 3e-4;
+    args.beta1 = 0.9;
+    args.beta2 = 0.95;
+    args.eps = 1e-8;
+    args.weight_decay = 0.1;
+    args.decoupled = true;
+    args.step = 10;
+    args.stochastic_rounding = stochastic;
+    args.random_key = 1;
+    return [args] { adamw(args, nullptr); };
+  });
+}
+
+// Ids as in text: the frequency of the n-th most frequent is about proportional to 1/n.
+void bench_embedding_grad(Bench& bench, int64_t tokens, ElementType table) {
+  std::mt19937_64 generator(1);
+  std::uniform_real_distribution<double> uniform(0, std::log(static_cast<double>(kVocabulary)));
+  std::vector<std::pair<int64_t, int64_t>> pairs(tokens);
+  for (int64_t t = 0; t < tokens; ++t) pairs[t] = {static_cast<int64_t>(std::exp(uniform(generator))) - 1, t};
+  std::sort(pairs.begin(), pairs.end());
+  std::vector<int64_t> ids, order;
+  int64_t distinct = 0;
+  for (const auto& [id, t] : pairs) {
+    distinct += ids.empty() || ids.back() != id;
+    ids.push_back(id);
+    order.push_back(t);
+  }
+  const int64_t bytes = tokens * kDim * 2 + 2 * distinct * kDim * element_size(table);
+  bench.run(shape("embedding_grad to " + std::string(table == kBf16 ? "bf16, " : "fp32, ") + std::to_string(distinct) +
+                      " ids",
+                  tokens, kDim),
+            bytes, [&] {
+              const EmbeddingGradArgs args{kBf16,
+                                           table,
+                                           bench.random(tokens * kDim, kBf16),
+                                           bench.upload(ids),
+                                           bench.upload(order),
+                                           bench.room(kVocabulary * kDim * element_size(table)),
+                                           0,
+                                           kVocabulary,
+                                           tokens,
+                                           kDim,
+                                           static_cast<float*>(bench.room(embedding_grad_scratch_bytes(tokens, kDim)))};
+              return [args] { embedding_grad(args, nullptr); };
+            });
+}
+
+// `ways` > 1: each tensor's rows come out of a buffer in which the parts of so many ranks lie beside each other.
+void bench_copy(Bench& bench, const std::string& name, ElementType from, ElementType to, bool accumulate,
+                int64_t ways) {
+  const auto sizes = block_tensors(2);
+  const int64_t bytes = total(sizes) * (element_size(from) + element_size(to) * (accumulate ? 2 : 1));
+  bench.run("copy_tensors, 2 blocks, " + name, bytes, [&] {
+    std::vector<CopyTensor> tensors;
+    for (const int64_t size : sizes)
+      tensors.push_back({bench.random(size, from), bench.room(size * element_size(to)), ways, size / ways, size / ways,
+                         size / ways, from, to, 0});
+    const auto count = static_cast<int64_t>(tensors.size());
+    const int64_t chunks = number_chunks(tensors.data(), count);
+    const CopyTensorsArgs args{bench.upload(tensors), count, chunks, accumulate};
+    return [args] { copy_tensors(args, nullptr); };
+  });
+}
+
+void run_all(Bench& bench) {
+  bench.measure_copy();
+  bench_copy(bench, "bf16 to bf16", kBf16, kBf16, false, 1);
+  bench_copy(bench, "bf16 to bf16, 8 rows", kBf16, kBf16, false, 8);
+  bench_copy(bench, "fp32 to fp32", kFp32, kFp32, false, 1);
+  bench_copy(bench, "fp32 to bf16", kFp32, kBf16, false, 1);
+  bench_copy(bench, "bf16 to fp32", kBf16, kFp32, false, 1);
+  bench_copy(bench, "bf16 added to fp32", kBf16, kFp32, true, 1);
+  bench_copy(bench, "bf16 added to bf16", kBf16, kBf16, true, 1);
+  for (const int64_t rows : {8192, 16384}) {
+    bench_rms_norm(bench, rows, kDim, kBf16);
+    bench_rope(bench, rows);
+    bench_swiglu(bench, rows);
+  }
+  bench_rms_norm(bench, 16384, 2048, kBf16);
+  bench_rms_norm(bench, 8192, 8192, kBf16);
+  bench_rms_norm(bench, 262144, 128, kBf16);
+  bench_rms_norm(bench, 16384, kDim, kFp32);
+  bench_cross_entropy(bench, 1024, kVocabulary, kBf16);
+  bench_cross_entropy(bench, 4096, kVocabulary, kBf16);
+  bench_cross_entropy(bench, 16384, 2048, kBf16);
+  bench_cross_entropy(bench, 2048, kVocabulary, kFp32);
+  bench_sum_of_squares(bench, kBf16);
+  bench_sum_of_squares(bench, kFp32);
+  bench_adamw(bench, "bf16", kBf16, kBf16, kBf16, false);
+  bench_adamw(bench, "bf16, stochastic", kBf16, kBf16, kBf16, true);
+  bench_adamw(bench, "fp32", kFp32, kFp32, kFp32, false);
+  bench_adamw(bench, "fp32, bf16 gradients", kFp32, kBf16, kFp32, false);
+  for (const int64_t tokens : {8192, 16384}) {
+    bench_embedding_grad(bench, tokens, kBf16);
+    bench_embedding_grad(bench, tokens, kFp32);
+  }
+}
+
+}  // namespace
+}  // namespace titanium::kernels
+
+int main(int argc, char** argv) {
+  using namespace titanium::kernels;
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, 0), "no GPU");
+  std::printf("%s, %d multiprocessors, L2 %d MiB\n", properties.name, properties.multiProcessorCount,
+              properties.l2CacheSize >> 20);
+  Arena arena(int64_t{40} << 30);
+  Bench bench(arena, argc > 1 ? argv[1] : "");
+  run_all(bench);
+  std::printf("%d below the mark of %.0f %% of the copy rate\n", bench.below(), 100 * kMark);
+  return 0;
+}

@@ -1,0 +1,147 @@
+#include "titanium/kernels/cuda/rms_norm.cuh"
+
+namespace titanium::kernels {
+namespace {
+
+using rms::kHeld;
+using rms::normalised;
+
+constexpr int forward_blocks(int threads) { return 1536 / threads > 0 ? 1536 / threads : 1; }  // per multiprocessor
+
+template <typename T, int kGroup>
+__global__ void __launch_bounds__(rms::block_threads(kGroup), forward_blocks(rms::block_threads(kGroup)))
+    forward_kernel(RmsNormForwardArgs args) {
+  constexpr int kThreads = rms::block_threads(kGroup), kRows = kThreads / kGroup, kSize = kVectorSize<T>;
+  __shared__ BlockSumRoom<float> rooms[2];
+  const int member = threadIdx.x % kGroup;
+  int turn = 0;
+  for (int64_t first = int64_t{blockIdx.x} * kRows; first < args.rows; first += int64_t{gridDim.x} * kRows) {
+    const int64_t row = first + threadIdx.x / kGroup;
+    const int64_t begin = row * args.dim;
+    Raw<T, kSize> x[kHeld] = {}, residual[kHeld];
+    bool here[kHeld];
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      const int64_t column = int64_t{member + i * kGroup} * kSize;
+      here[i] = row < args.rows && column < args.dim;
+      if (here[i]) x[i] = load<T, kSize>(static_cast<const T*>(args.x) + begin + column);
+      if (here[i] && args.residual != nullptr)
+        residual[i] = load<T, kSize>(static_cast<const T*>(args.residual) + begin + column);
+    }
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      float values[kSize];
+      to_float(x[i], values);
+      if (here[i] && args.residual != nullptr) {
+        float more[kSize];
+        to_float(residual[i], more);
+        for (int j = 0; j < kSize; ++j) values[j] += more[j];
+        x[i] = from_float<T, kSize>(values);
+        to_float(x[i], values);
+        if (args.sum != nullptr)
+          store<T, kSize>(static_cast<T*>(args.sum) + begin + int64_t{member + i * kGroup} * kSize, x[i]);
+      }
+      for (int j = 0; j < kSize; ++j) squares += values[j] * values[j];
+    }
+    squares = group_sum<kGroup, kThreads>(squares, rooms[turn]);
+    turn ^= 1;
+    const float rstd = rsqrtf(squares / static_cast<float>(args.dim) + args.eps);
+    if (member == 0 && row < args.rows) args.rstd[row] = rstd;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (!here[i]) continue;
+      const int64_t column = int64_t{member + i * kGroup} * kSize;
+      float values[kSize], weight[kSize];
+      load_floats<kSize>(args.weight, args.weight_type, column, weight);
+      to_float(x[i], values);
+      for (int j = 0; j < kSize; ++j) values[j] = normalised(values[j], rstd, weight[j]);
+      store_floats<T, kSize>(static_cast<T*>(args.y) + begin + column, values);
+    }
+  }
+}
+
+// Any dim, any alignment. The sum is computed twice, because `sum` may be null.
+template <typename T>
+__global__ void __launch_bounds__(rms::kPlainThreads, rms::kPlainBlocks) plain_forward_kernel(RmsNormForwardArgs args) {
+  __shared__ BlockSumRoom<float> rooms[2];
+  int turn = 0;
+  for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
+    const T* x = static_cast<const T*>(args.x) + row * args.dim;
+    const T* residual = args.residual ? static_cast<const T*>(args.residual) + row * args.dim : nullptr;
+    const auto summed = [&](int64_t column) {
+      const float value = static_cast<float>(x[column]);
+      return residual ? rounded_to<T>(value + static_cast<float>(residual[column])) : value;
+    };
+    float squares = 0;
+    for (int64_t column = threadIdx.x; column < args.dim; column += blockDim.x) {
+      const float value = summed(column);
+      squares += value * value;
+    }
+    squares = block_sum<rms::kPlainThreads>(squares, rooms[turn]);
+    turn ^= 1;
+    const float rstd = rsqrtf(squares / static_cast<float>(args.dim) + args.eps);
+    if (threadIdx.x == 0) args.rstd[row] = rstd;
+    for (int64_t column = threadIdx.x; column < args.dim; column += blockDim.x) {
+      const float value = summed(column);
+      float weight[1];
+      load_floats<1>(args.weight, args.weight_type, column, weight);
+      if (residual != nullptr && args.sum != nullptr)
+        static_cast<T*>(args.sum)[row * args.dim + column] = static_cast<T>(value);
+      static_cast<T*>(args.y)[row * args.dim + column] = static_cast<T>(normalised(value, rstd, weight[0]));
+    }
+  }
+}
+
+constexpr int kApplyThreads = 256;
+constexpr int kApplyBlocks = 8;
+
+template <typename T, int N>
+__global__ void __launch_bounds__(kApplyThreads, kApplyBlocks) apply_kernel(RmsNormApplyArgs args) {
+  const int64_t words = args.dim / N, step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < args.rows * words; i += step) {
+    const Raw<T, N> x = load<T, N>(static_cast<const T*>(args.x) + i * N);
+    const int64_t row = quotient(i, words), column = (i - row * words) * N;
+    float values[N], weight[N];
+    load_floats<N>(args.weight, args.weight_type, column, weight);
+    const float rstd = args.rstd[row];
+    to_float(x, values);
+    for (int j = 0; j < N; ++j) values[j] = normalised(values[j], rstd, weight[j]);
+    store_floats<T, N>(static_cast<T*>(args.y) + i * N, values);
+  }
+}
+
+}  // namespace
+
+void rms_norm_forward(const RmsNormForwardArgs& args, CUstream_st* stream) {
+  with_type(args.type, [&](auto element) {
+    using T = decltype(element);
+    bool vector = args.dim % kVectorSize<T> == 0 && vector_aligned(args.weight, 0, 1);
+    for (const void* pointer :
+         {args.x, args.residual, static_cast<const void*>(args.sum), static_cast<const void*>(args.y)})
+      vector = vector && vector_aligned(pointer, args.dim, sizeof(T));
+    const bool done = vector && rms::with_group<T>(args.dim, [&](auto group) {
+                        constexpr int kGroup = decltype(group)::kValue, kThreads = rms::block_threads(kGroup);
+                        const int64_t tasks = ceil_div(args.rows, kThreads / kGroup);
+                        launch(forward_kernel<T, kGroup>, resident_blocks(tasks, forward_blocks(kThreads)), kThreads, 0,
+                               stream, args);
+                      });
+    if (!done)
+      launch(plain_forward_kernel<T>, resident_blocks(args.rows, rms::kPlainBlocks), rms::kPlainThreads, 0, stream,
+             args);
+  });
+}
+
+void rms_norm_apply(const RmsNormApplyArgs& args, CUstream_st* stream) {
+  with_type(args.type, [&](auto element) {
+    using T = decltype(element);
+    constexpr int kSize = kVectorSize<T>;
+    const bool vector = args.dim % kSize == 0 && vector_aligned(args.x, args.dim, sizeof(T)) &&
+                        vector_aligned(args.y, args.dim, sizeof(T)) && vector_aligned(args.weight, 0, 1);
+    const int64_t words = args.rows * (vector ? args.dim / kSize : args.dim);
+    const int64_t blocks = resident_blocks(ceil_div(words, kApplyThreads), kApplyBlocks);
+    launch(vector ? apply_kernel<T, kSize> : apply_kernel<T, 1>, blocks, kApplyThreads, 0, stream, args);
+  });
+}
+
+}  // namespace titanium::kernels

@@ -1,0 +1,108 @@
+#include "titanium/kernels/cuda/launch.cuh"
+#include "titanium/kernels/cuda/vector.cuh"
+#include "titanium/kernels/rope.h"
+
+namespace titanium::kernels {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kBlocks = 8;  // per multiprocessor
+constexpr int kHeads = 5;   // that a thread has under way: the 40 heads of Llama 3 8B in one go
+
+// Where head 0 of a token's queries is, and where it would be in the keys if they followed on the queries.
+template <typename T>
+struct TokenHeads {
+  __device__ TokenHeads(const RopeArgs& args, int64_t token)
+      : q(static_cast<T*>(args.q) + token * args.q_row_stride),
+        k(static_cast<T*>(args.k) + token * args.k_row_stride - args.q_heads * args.head_dim),
+        q_heads(static_cast<int>(args.q_heads)),
+        head_dim(static_cast<int>(args.head_dim)) {}
+  __device__ T* operator[](int head) const { return (head < q_heads ? q : k) + head * head_dim; }
+  T* q;
+  T* k;
+  int q_heads;
+  int head_dim;
+};
+
+template <int N>
+__device__ void rotate(float (&values)[N], const float (&table)[N], bool inverse) {
+#pragma unroll
+  for (int i = 0; i < N; i += 2) {
+    const float real = values[i], imaginary = values[i + 1];
+    const float cosine = table[i], sine = inverse ? -table[i + 1] : table[i + 1];
+    values[i] = real * cosine - imaginary * sine;
+    values[i + 1] = real * sine + imaginary * cosine;
+  }
+}
+
+// A block treats a token; a thread keeps its pairs of the table for all the heads that it rotates.
+template <typename T>
+__global__ void __launch_bounds__(kThreads, kBlocks) rope_kernel(RopeArgs args) {
+  constexpr int N = kVectorSize<T>;
+  const int words = static_cast<int>(args.head_dim / N);
+  const int lanes = words < kThreads ? words : kThreads;
+  const int heads_at_once = kThreads / lanes;
+  const int first_head = threadIdx.x / lanes;
+  if (first_head >= heads_at_once) return;
+  const int heads = static_cast<int>(args.q_heads + args.k_heads);
+  for (int64_t token = blockIdx.x; token < args.tokens; token += gridDim.x) {
+    const int64_t position = token - quotient(token, args.seq_len) * args.seq_len;
+    const TokenHeads<T> head_at(args, token);
+    for (int word = threadIdx.x % lanes; word < words; word += lanes) {
+      const int column = word * N;
+      float table[N];
+      to_float(load_again<float, N>(args.table + position * args.head_dim + column), table);
+      for (int begin = first_head; begin < heads; begin += heads_at_once * kHeads) {
+        Raw<T, N> raw[kHeads];
+#pragma unroll
+        for (int i = 0; i < kHeads; ++i) {
+          const int head = begin + i * heads_at_once;
+          if (head < heads) raw[i] = load<T, N>(head_at[head] + column);
+        }
+#pragma unroll
+        for (int i = 0; i < kHeads; ++i) {
+          const int head = begin + i * heads_at_once;
+          if (head >= heads) break;
+          float values[N];
+          to_float(raw[i], values);
+          rotate(values, table, args.inverse);
+          store_floats<T, N>(head_at[head] + column, values);
+        }
+      }
+    }
+  }
+}
+
+// Any even head_dim and any alignment: a pair at a time.
+template <typename T>
+__global__ void __launch_bounds__(kThreads, kBlocks) plain_rope_kernel(RopeArgs args) {
+  const int half = static_cast<int>(args.head_dim / 2), pairs = static_cast<int>(args.q_heads + args.k_heads) * half;
+  for (int64_t token = blockIdx.x; token < args.tokens; token += gridDim.x) {
+    const int64_t position = token - quotient(token, args.seq_len) * args.seq_len;
+    const TokenHeads<T> head_at(args, token);
+    for (int pair = threadIdx.x; pair < pairs; pair += kThreads) {
+      const int head = pair / half, column = 2 * (pair - head * half);
+      T* at = head_at[head] + column;
+      const float* entry = args.table + position * args.head_dim + column;
+      float values[2] = {static_cast<float>(at[0]), static_cast<float>(at[1])};
+      const float table[2] = {entry[0], entry[1]};
+      rotate(values, table, args.inverse);
+      at[0] = static_cast<T>(values[0]);
+      at[1] = static_cast<T>(values[1]);
+    }
+  }
+}
+
+}  // namespace
+
+void rope(const RopeArgs& args, CUstream_st* stream) {
+  with_type(args.type, [&](auto element) {
+    using T = decltype(element);
+    const bool vector = args.head_dim % kVectorSize<T> == 0 && vector_aligned(args.q, args.q_row_stride, sizeof(T)) &&
+                        vector_aligned(args.k, args.k_row_stride, sizeof(T)) && vector_aligned(args.table, 0, 1);
+    launch(vector ? rope_kernel<T> : plain_rope_kernel<T>, resident_blocks(args.tokens, kBlocks), kThreads, 0, stream,
+           args);
+  });
+}
+
+}  // namespace titanium::kernels

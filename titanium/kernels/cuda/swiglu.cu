@@ -1,0 +1,87 @@
+#include "titanium/kernels/cuda/exponential.cuh"
+#include "titanium/kernels/cuda/launch.cuh"
+#include "titanium/kernels/cuda/vector.cuh"
+#include "titanium/kernels/swiglu.h"
+
+namespace titanium::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kForwardBlocks = 8;  // per multiprocessor
+constexpr int kBackwardBlocks = 4;
+
+__device__ float sigmoid(float x) { return reciprocal_approximately(1.0F + exp_approximately(-x)); }
+
+template <typename T, int N>
+__global__ void __launch_bounds__(kThreads, kForwardBlocks) forward_kernel(SwigluForwardArgs args) {
+  const int64_t words = args.dim / N, step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < args.rows * words; i += step) {
+    const int64_t row = quotient(i, words), column = (i - row * words) * N;
+    const auto raw_gate = load<T, N>(static_cast<const T*>(args.gate) + row * args.gate_stride + column);
+    const auto raw_up = load<T, N>(static_cast<const T*>(args.up) + row * args.up_stride + column);
+    float gate[N], up[N];
+    to_float(raw_gate, gate);
+    to_float(raw_up, up);
+    for (int j = 0; j < N; ++j) up[j] *= gate[j] * sigmoid(gate[j]);
+    store_floats<T, N>(static_cast<T*>(args.product) + row * args.product_stride + column, up);
+  }
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(kThreads, kBackwardBlocks) backward_kernel(SwigluBackwardArgs args) {
+  const int64_t words = args.dim / N, step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < args.rows * words; i += step) {
+    const int64_t row = quotient(i, words), column = (i - row * words) * N;
+    const auto raw_gate = load<T, N>(static_cast<const T*>(args.gate) + row * args.gate_stride + column);
+    const auto raw_up = load<T, N>(static_cast<const T*>(args.up) + row * args.up_stride + column);
+    const auto raw_grad = load<T, N>(static_cast<const T*>(args.dproduct) + row * args.dproduct_stride + column);
+    float gate[N], up[N], grad[N], product[N];
+    to_float(raw_gate, gate);
+    to_float(raw_up, up);
+    to_float(raw_grad, grad);
+    for (int j = 0; j < N; ++j) {
+      const float s = sigmoid(gate[j]), silu = gate[j] * s;
+      const float slope = s * (1.0F + gate[j] * (1.0F - s));
+      product[j] = up[j] * silu;
+      gate[j] = grad[j] * up[j] * slope;
+      up[j] = grad[j] * silu;
+    }
+    store_floats<T, N>(static_cast<T*>(args.dgate) + row * args.dgate_stride + column, gate);
+    store_floats<T, N>(static_cast<T*>(args.dup) + row * args.dup_stride + column, up);
+    if (args.product != nullptr)
+      store_floats<T, N>(static_cast<T*>(args.product) + row * args.product_stride + column, product);
+  }
+}
+
+}  // namespace
+
+void swiglu_forward(const SwigluForwardArgs& args, CUstream_st* stream) {
+  with_type(args.type, [&](auto element) {
+    using T = decltype(element);
+    constexpr int kSize = kVectorSize<T>;
+    const bool vector = args.dim % kSize == 0 && vector_aligned(args.gate, args.gate_stride, sizeof(T)) &&
+                        vector_aligned(args.up, args.up_stride, sizeof(T)) &&
+                        vector_aligned(args.product, args.product_stride, sizeof(T));
+    const int64_t words = args.rows * (vector ? args.dim / kSize : args.dim);
+    const int64_t blocks = resident_blocks(ceil_div(words, kThreads), kForwardBlocks);
+    launch(vector ? forward_kernel<T, kSize> : forward_kernel<T, 1>, blocks, kThreads, 0, stream, args);
+  });
+}
+
+void swiglu_backward(const SwigluBackwardArgs& args, CUstream_st* stream) {
+  with_type(args.type, [&](auto element) {
+    using T = decltype(element);
+    constexpr int kSize = kVectorSize<T>;
+    const bool vector = args.dim % kSize == 0 && vector_aligned(args.gate, args.gate_stride, sizeof(T)) &&
+                        vector_aligned(args.up, args.up_stride, sizeof(T)) &&
+                        vector_aligned(args.dproduct, args.dproduct_stride, sizeof(T)) &&
+                        vector_aligned(args.dgate, args.dgate_stride, sizeof(T)) &&
+                        vector_aligned(args.dup, args.dup_stride, sizeof(T)) &&
+                        (args.product == nullptr || vector_aligned(args.product, args.product_stride, sizeof(T)));
+    const int64_t words = args.rows * (vector ? args.dim / kSize : args.dim);
+    const int64_t blocks = resident_blocks(ceil_div(words, kThreads), kBackwardBlocks);
+    launch(vector ? backward_kernel<T, kSize> : backward_kernel<T, 1>, blocks, kThreads, 0, stream, args);
+  });
+}
+
+}  // namespace titanium::kernels

@@ -1,0 +1,66 @@
+// y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + eps), row by row; forward, once more from rstd, and backward.
+// Pointers are device memory; work is queued on `stream` and nothing synchronises. All arrays are contiguous, [rows,
+// dim] unless said otherwise. Any sizes; rows of a multiple of 16 bytes that are 16-byte aligned take the vector path.
+#pragma once
+
+#include <cstdint>
+
+#include "titanium/kernels/element_type.h"
+
+struct CUstream_st;
+
+namespace titanium::kernels {
+
+// With `residual`, x + residual, rounded to `type`, is what is normalised; it is also written to `sum`.
+struct RmsNormForwardArgs {
+  ElementType type;  // of x, residual, sum and y
+  ElementType weight_type;
+  const void* x;
+  const void* residual;  // may be null
+  const void* weight;    // [dim]
+  void* sum;             // may be null; may be x or residual
+  void* y;               // may be x or residual
+  float* rstd;           // [rows], for the backward
+  int64_t rows;
+  int64_t dim;
+  float eps;
+};
+void rms_norm_forward(const RmsNormForwardArgs& args, CUstream_st* stream);
+
+// y from what was normalised and its rstd. The same bits as in the forward.
+struct RmsNormApplyArgs {
+  ElementType type;  // of x and y
+  ElementType weight_type;
+  const void* x;
+  const float* rstd;   // [rows]
+  const void* weight;  // [dim]
+  void* y;             // may be x
+  int64_t rows;
+  int64_t dim;
+};
+void rms_norm_apply(const RmsNormApplyArgs& args, CUstream_st* stream);
+
+// dx = gradient of x [+ residual_grad], and dweight [+]= gradient of the weight. Without atomics: each block sums the
+// rows that it treats, and a second kernel sums the blocks' parts in order. The same bits in every run on one kind of
+// GPU.
+struct RmsNormBackwardArgs {
+  ElementType type;  // of dy, x, residual_grad and dx
+  ElementType weight_type;
+  ElementType dweight_type;
+  const void* dy;
+  const void* x;  // what was normalised: the sum where there was a residual
+  const float* rstd;
+  const void* weight;         // [dim]
+  const void* residual_grad;  // may be null; added to dx: the gradient that goes around the norm
+  void* dx;                   // may be dy, x or residual_grad
+  void* dweight;              // [dim]
+  bool accumulate_dweight;    // add to dweight instead of overwriting it
+  float* scratch;             // of rms_norm_backward_scratch_bytes(rows, dim), 16-byte aligned
+  int64_t rows;
+  int64_t dim;
+};
+void rms_norm_backward(const RmsNormBackwardArgs& args, CUstream_st* stream);
+// Depends on the current device.
+int64_t rms_norm_backward_scratch_bytes(int64_t rows, int64_t dim);
+
+}  // namespace titanium::kernels

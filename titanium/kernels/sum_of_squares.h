@@ -1,0 +1,46 @@
+// The sum of squares over many tensors in one launch, and what gradient clipping makes of it. Note [Tensor lists].
+// Pointers are device memory; work is queued on `stream` and nothing synchronises.
+#pragma once
+
+#include <cstdint>
+
+#include "titanium/kernels/element_type.h"
+#include "titanium/kernels/tensor_list.h"
+
+struct CUstream_st;
+
+namespace titanium::kernels {
+
+struct SumOfSquaresTensor {
+  static constexpr int64_t kChunkElements = 1 << 16;
+  const void* data;  // contiguous; 16-byte aligned ones are read with 128-bit accesses
+  int64_t count;
+  ElementType type;
+  int64_t first_chunk;  // from number_chunks
+  int64_t elements() const { return count; }
+};
+
+// *result = sum of all squares. All arithmetic is fp64, and its order is fixed: the same bits in every run on one kind
+// of GPU. Infinities and NaNs come through.
+struct SumOfSquaresArgs {
+  const SumOfSquaresTensor* tensors;  // [count], in device memory
+  int64_t count;
+  int64_t chunks;    // from number_chunks
+  double* partials;  // scratch of sum_of_squares_scratch_bytes()
+  double* result;
+};
+void sum_of_squares(const SumOfSquaresArgs& args, CUstream_st* stream);
+int64_t sum_of_squares_scratch_bytes();  // depends on the current device
+
+// From the sum of squares (of all ranks together), on the device: norm = sqrt(sum),
+// scale = min(1, max_norm / (norm + 1e-6)), skip = 1 where the norm is not finite, else 0.
+struct ClipFactorsArgs {
+  const double* sum_of_squares;
+  double max_norm;
+  double* norm;
+  float* scale;
+  float* skip;
+};
+void clip_factors(const ClipFactorsArgs& args, CUstream_st* stream);
+
+}  // namespace titanium::kernels

@@ -1,0 +1,48 @@
+// product = silu(gate) * up, element by element, and its gradients; silu(x) = x / (1 + exp(-x)).
+// All arrays are [rows, dim] with a stride in elements from row to row, so gate and up can be the two halves of one
+// fused [rows, 2 * dim] output: up = gate + dim, both strides 2 * dim. Any sizes; aligned rows take the vector path.
+// Pointers are device memory; work is queued on `stream` and nothing synchronises.
+#pragma once
+
+#include <cstdint>
+
+#include "titanium/kernels/element_type.h"
+
+struct CUstream_st;
+
+namespace titanium::kernels {
+
+struct SwigluForwardArgs {
+  ElementType type;
+  const void* gate;
+  const void* up;
+  void* product;  // may be gate or up
+  int64_t gate_stride;
+  int64_t up_stride;
+  int64_t product_stride;
+  int64_t rows;
+  int64_t dim;
+};
+void swiglu_forward(const SwigluForwardArgs& args, CUstream_st* stream);
+
+// An output may be any of the inputs (with the same stride), but no two outputs may overlap.
+struct SwigluBackwardArgs {
+  ElementType type;
+  const void* dproduct;
+  const void* gate;
+  const void* up;
+  void* dgate;
+  void* dup;
+  void* product;  // may be null; the forward's product once more, the same bits
+  int64_t dproduct_stride;
+  int64_t gate_stride;
+  int64_t up_stride;
+  int64_t dgate_stride;
+  int64_t dup_stride;
+  int64_t product_stride;
+  int64_t rows;
+  int64_t dim;
+};
+void swiglu_backward(const SwigluBackwardArgs& args, CUstream_st* stream);
+
+}  // namespace titanium::kernels
