@@ -1,5 +1,6 @@
 """`titanium launch` as a user meets it, with small scripts as ranks: environment, output, failures, restarts, nodes."""
 
+import concurrent.futures
 import errno
 import json
 import os
@@ -262,5 +263,17 @@ print("fine")"""
         self.assertEqual(result.stdout.count(f"{config} is valid."), 2, result.stdout)
 
 
+def main():
+    """All tests, four at a time: they mostly wait."""
+    failures = []
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for test, part in pool.map(lambda test: (test, test.run(unittest.TestResult())), unittest.defaultTestLoader.loadTestsFromTestCase(LaunchTest)):
+            failures += part.failures + part.errors
+            print("ok    " if part.wasSuccessful() else "FAILED", test.id())
+    for _, trace in failures:
+        print(trace)
+    return 1 if failures else 0
+
+
 if __name__ == "__main__":
-    unittest.main()
+    sys.exit(main())
