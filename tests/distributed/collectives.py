@@ -56,7 +56,7 @@ class Job:
         return self.log(rank).read_text()
 
     def wait_until_running(self):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while "running" not in self.text(0):
             assert time.monotonic() < deadline, f"rank 0 did not start:\n{self.text(0)}"
             time.sleep(0.05)
@@ -168,6 +168,17 @@ class Collectives(unittest.TestCase):
                 pattern = rf"rank {rank}: stopped in .* in step [45], because rank 1 failed: no data for step 5"
                 assert re.fullmatch(pattern, lines[rank]), lines[rank]
 
+    def test_an_exception_that_unwinds_the_world_ends_all_others(self):
+        with Job(["unwind", 1]) as job:
+            lines = job.expect_all_fail(range(4))
+            for rank in (0, 2, 3):
+                assert lines[rank].endswith("because rank 1 failed: it ended with an exception"), lines[rank]
+
+    def test_an_interface_that_does_not_exist_is_named(self):
+        with Job(["steps", -1], ranks=[0, 1], world_size=2, GLOO_SOCKET_IFNAME="nosuch0") as job:
+            lines = job.expect_all_fail([0, 1])
+            assert any("Gloo finds no network interface (GLOO_SOCKET_IFNAME is nosuch0)" in line for line in lines.values()), lines
+
     def test_a_stopped_rank_is_named_after_the_timeout(self):
         with Job(["steps", -1], TRAIN_TIMEOUT=3) as job:
             job.wait_until_running()
@@ -175,8 +186,8 @@ class Collectives(unittest.TestCase):
             lines = job.expect_all_fail(range(3))
             cause = "no answer from rank 3 within 3 s (comm.train_timeout_seconds)"
             assert all(cause in line for line in lines.values()), lines
-            first = [line for line in lines.values() if re.match(r"rank \d ends: rank \d: all_gather on axis fsdp failed in step", line)]
-            assert first, lines
+            first = re.compile(r"rank (\d) ends: rank \1: all_gather on axis fsdp failed in step \d+: no answer")
+            assert any(first.search(job.text(rank)) for rank in range(3)), lines
 
 
 if __name__ == "__main__":

@@ -31,10 +31,9 @@ ConnectOptions options_from_environment() {
   environment.world_size = variable("WORLD_SIZE", 1);
   environment.master_port = variable("MASTER_PORT", 29500);
   if (const char* address = std::getenv("MASTER_ADDR")) environment.master_addr = address;
-  options.init_timeout = std::chrono::seconds(variable("INIT_TIMEOUT", 60));
+  options.init_timeout = std::chrono::seconds(variable("INIT_TIMEOUT", 120));
   options.on_peer_failure = [rank = environment.rank](const std::string& news) {
-    std::fprintf(stderr, "rank %d: stopped in %s, because %s\n", rank, flight_recorder().describe_current().c_str(),
-                 news.c_str());
+    std::fprintf(stderr, "%s\n", stop_line(rank, news).c_str());
     ::_exit(3);
   };
   return options;
@@ -126,10 +125,17 @@ void run_steps(World& world, int thrower) {
   }
 }
 
+// A world that an exception unwinds, without a report of the program.
+void run_and_unwind(const ConnectOptions& options, int thrower) {
+  const std::unique_ptr<World> world = connect(options);
+  run_steps(*world, thrower);
+}
+
 int run(const std::string& what, const std::string& argument) {
   const ConnectOptions options = options_from_environment();
   std::unique_ptr<World> world;
   try {
+    if (what == "unwind") run_and_unwind(options, std::stoi(argument));
     world = connect(options);
     if (what == "collectives") run_collectives(*world, argument);
     if (what == "steps") run_steps(*world, std::stoi(argument));
@@ -145,7 +151,7 @@ int run(const std::string& what, const std::string& argument) {
 }  // namespace
 }  // namespace titanium::comm
 
-// comm_driver collectives FOLDER | comm_driver steps RANK_THAT_THROWS
+// comm_driver collectives FOLDER | comm_driver steps RANK_THAT_THROWS | comm_driver unwind RANK_THAT_THROWS
 int main(int count, char** arguments) {
   if (count != 3) return 2;
   titanium::log_to_stdout(titanium::LogLevel::kDebug);

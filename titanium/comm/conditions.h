@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "titanium/comm/error.h"
 #include "titanium/comm/lifeline.h"
 
 namespace titanium::comm {
@@ -28,6 +29,16 @@ class Conditions {
   // The cause of a back end's failure in words. `peer` is the rank of the world it was talking to, -1 when unknown.
   // When a connection broke, waits shortly for the news who died.
   std::string explain(const std::exception& error, int peer) const;
+
+  // Calls a back end; what that throws becomes a CommError with the cause in words.
+  template <typename Function>
+  auto explained(int peer, const Function& call) const {
+    try {
+      return call();
+    } catch (const std::exception& error) {
+      throw CommError(explain(error, peer));
+    }
+  }
 
  private:
   mutable std::mutex mutex_;

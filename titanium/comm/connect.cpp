@@ -104,7 +104,6 @@ void JobWorld::hold_lifeline() {
 }
 
 void JobWorld::set_timeout(std::chrono::milliseconds timeout) {
-  options_.init_timeout = timeout;
   if (!conditions_) return;
   conditions_->set_deadline({timeout, "comm.train_timeout_seconds"});
   std::erase_if(groups_, [](const auto& group) { return group.expired(); });

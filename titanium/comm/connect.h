@@ -20,9 +20,10 @@ struct ConnectOptions {
   Carrier cuda_carrier = Carrier::kNccl;  // kGloo where ranks share a GPU, which NCCL refuses
   // How long to wait for the other processes, and for collectives until World::set_timeout.
   std::chrono::milliseconds init_timeout = std::chrono::seconds(300);
-  // Called once, on a thread of its own, when another process has died or has reported a failure, with a sentence that
-  // says so ("rank 3 died", "rank 3 failed: ..."). A process that waits in a collective cannot be woken: the program
-  // ends here. Not called for failures of this process.
+  // Called once, on a thread of its own and maybe before `connect` returns, when another process has died or has
+  // reported a failure, with a sentence that says so ("rank 3 died", "rank 3 failed: ..."). A process that waits in a
+  // collective cannot be woken: the program logs stop_line (flight_recorder.h) and ends here. Not called for failures
+  // of this process.
   std::function<void(std::string)> on_peer_failure;
   // Whether a group of one member uses NCCL or Gloo too, instead of not communicating: for tests on one GPU.
   bool connect_groups_of_one = false;

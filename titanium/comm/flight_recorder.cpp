@@ -125,4 +125,8 @@ FlightRecorder& flight_recorder() {
   return *recorder;
 }
 
+std::string stop_line(int rank, const std::string& cause) {
+  return fmt::format("rank {}: stopped in {}, because {}", rank, flight_recorder().describe_current(), cause);
+}
+
 }  // namespace titanium::comm

@@ -63,4 +63,8 @@ class FlightRecorder {
 // The recorder of this process. Ranks that are threads share it.
 FlightRecorder& flight_recorder();
 
+// The line with which a process ends that a failure elsewhere stops: "rank 1: stopped in all_gather on axis fsdp in
+// step 7, because rank 3 died".
+std::string stop_line(int rank, const std::string& cause);
+
 }  // namespace titanium::comm

@@ -21,27 +21,28 @@ class GlooWork : public PendingWork {
  public:
   explicit GlooWork(std::shared_ptr<const Conditions> conditions) : conditions_(std::move(conditions)) {}
 
-  // `peer` is a rank of the world; -1 for an operation among all.
-  void add(c10::intrusive_ptr<c10d::Work> part, int peer) { parts_.push_back({std::move(part), peer}); }
+  // `start` gives an operation with the rank `peer` of the world; -1 for one among all.
+  template <typename Start>
+  void add(int peer, const Start& start) {
+    parts_.push_back({conditions_->explained(peer, start), peer});
+  }
   // What remains to be done when all parts have ended; in the order of the calls.
   void then(std::function<void()> step) { steps_.push_back(std::move(step)); }
 
   void wait() override {
     // Said here again, because what the group was told later does not reach Gloo's sends and receives.
     const std::chrono::milliseconds timeout = conditions_->deadline().timeout;
-    for (const auto& [work, peer] : parts_) {
-      try {
-        work->wait(timeout);
-      } catch (const std::exception& error) {
-        throw CommError(conditions_->explain(error, peer));
-      }
-    }
+    for (const auto& part : parts_) conditions_->explained(part.peer, [&] { part.work->wait(timeout); });
     for (const auto& step : steps_) step();
   }
 
  private:
   std::shared_ptr<const Conditions> conditions_;
-  std::vector<std::pair<c10::intrusive_ptr<c10d::Work>, int>> parts_;
+  struct Part {
+    c10::intrusive_ptr<c10d::Work> work;
+    int peer;
+  };
+  std::vector<Part> parts_;
   std::vector<std::function<void()>> steps_;
 };
 
@@ -117,12 +118,12 @@ std::vector<Tensor> split_rows(const Tensor& tensor, std::span<const int64_t> ro
 
 void GlooGroup::send_part(GlooWork& work, const Tensor& part, int to, int tag) {
   std::vector<Tensor> tensors = {part};
-  if (part.numel() > 0) work.add(gloo_->send(tensors, to, tag), members()[to]);
+  if (part.numel() > 0) work.add(members()[to], [&] { return gloo_->send(tensors, to, tag); });
 }
 
 void GlooGroup::receive_part(GlooWork& work, const Tensor& part, int from, int tag) {
   std::vector<Tensor> tensors = {part};
-  if (part.numel() > 0) work.add(gloo_->recv(tensors, from, tag), members()[from]);
+  if (part.numel() > 0) work.add(members()[from], [&] { return gloo_->recv(tensors, from, tag); });
 }
 
 void GlooGroup::exchange(GlooWork& work, const std::vector<Tensor>& received, const std::vector<Tensor>& sent) {
@@ -151,7 +152,7 @@ Work GlooGroup::start_all_reduce(const Tensor& tensor, Reduce op) {
     std::vector<Tensor> tensors = {host};
     c10d::AllreduceOptions options;
     options.reduceOp = op == Reduce::kMax ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
-    work->add(gloo_->allreduce(tensors, options), -1);
+    work->add(-1, [&] { return gloo_->allreduce(tensors, options); });
     if (op == Reduce::kAvg) work->then([host, size = size()] { average_sum(host, size); });
   }
   copy_back(*work, tensor, host);
@@ -184,7 +185,7 @@ Work GlooGroup::start_broadcast(const Tensor& tensor, int root) {
     std::vector<Tensor> bytes = {host.view({-1}).view(at::kByte)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    work->add(gloo_->broadcast(bytes, options), -1);
+    work->add(-1, [&] { return gloo_->broadcast(bytes, options); });
   }
   if (root != rank()) copy_back(*work, tensor, host);
   return work;

@@ -198,13 +198,13 @@ void Lifeline::watch() {
   }
 }
 
-void Lifeline::tell(std::string news) {
+void Lifeline::tell(const std::string& news) {
+  if (on_failure_) on_failure_(news);
   {
     const std::lock_guard lock(mutex_);
     news_ = news;
   }
   changed_.notify_all();
-  if (on_failure_) on_failure_(std::move(news));
 }
 
 }  // namespace titanium::comm

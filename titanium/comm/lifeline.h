@@ -72,7 +72,8 @@ class Lifeline {
 
   // Tells all other ranks. Thread safe.
   void report_failure(const std::string& reason);
-  // What `on_failure` was or is about to be called with, waiting for it up to `timeout`. Thread safe.
+  // What `on_failure` was called with, after it has returned, waiting for that up to `timeout`: a program that ends in
+  // `on_failure` says only there what happened. Thread safe.
   std::optional<std::string> wait_for_news(std::chrono::milliseconds timeout);
 
  private:
@@ -80,7 +81,7 @@ class Lifeline {
   std::optional<LineSocket> greet(const std::string& host, int port, const std::string& hello,
                                   std::string& cause) const;
   void watch();
-  void tell(std::string news);
+  void tell(const std::string& news);
 
   std::optional<LineSocket> socket_;
   WakePipe wake_;

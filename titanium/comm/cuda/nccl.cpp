@@ -17,11 +17,7 @@ class NcclWork : public PendingWork {
       : work_(std::move(work)), tensors_(std::move(tensors)), conditions_(std::move(conditions)) {}
 
   void wait() override {
-    try {
-      work_->wait();
-    } catch (const std::exception& error) {
-      throw CommError(conditions_->explain(error, -1));
-    }
+    conditions_->explained(-1, [&] { work_->wait(); });
   }
 
  private:
@@ -46,7 +42,13 @@ class NcclGroup : public C10dGroup {
  public:
   NcclGroup(const GroupSpec& spec, c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl)
       : C10dGroup(spec.axis, spec.rank, spec.members), conditions_(spec.conditions), nccl_(std::move(nccl)) {}
-  ~NcclGroup() override { nccl_->shutdown(); }
+  ~NcclGroup() override {
+    // The peers that a clean end waits for may be gone.
+    if (std::uncaught_exceptions() > 0)
+      nccl_->abort();
+    else
+      nccl_->shutdown();
+  }
 
   void set_timeout(std::chrono::milliseconds timeout) override { nccl_->setTimeout(timeout); }
 
@@ -55,43 +57,46 @@ class NcclGroup : public C10dGroup {
     std::vector<Tensor> tensors = {tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = to_nccl(op);
-    return pending(nccl_->allreduce(tensors, options), {tensor});
+    return pending({tensor}, [&] { return nccl_->allreduce(tensors, options); });
   }
   Work start_all_gather(const Tensor& out, const Tensor& in) override {
     Tensor to = out, from = in;
-    return pending(nccl_->_allgather_base(to, from), {out, in});
+    return pending({out, in}, [&] { return nccl_->_allgather_base(to, from); });
   }
   Work start_reduce_scatter(const Tensor& out, const Tensor& in, Reduce op) override {
     Tensor to = out, from = in;
     c10d::ReduceScatterOptions options;
     options.reduceOp = to_nccl(op);
-    return pending(nccl_->_reduce_scatter_base(to, from, options), {out, in});
+    return pending({out, in}, [&] { return nccl_->_reduce_scatter_base(to, from, options); });
   }
   Work start_broadcast(const Tensor& tensor, int root) override {
     std::vector<Tensor> tensors = {tensor};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    return pending(nccl_->broadcast(tensors, options), {tensor});
+    return pending({tensor}, [&] { return nccl_->broadcast(tensors, options); });
   }
   Work start_all_to_all(const Tensor& out, const Tensor& in, std::span<const int64_t> out_rows,
                         std::span<const int64_t> in_rows) override {
     Tensor to = out, from = in;
     std::vector<int64_t> to_rows(out_rows.begin(), out_rows.end()), from_rows(in_rows.begin(), in_rows.end());
-    return pending(nccl_->alltoall_base(to, from, to_rows, from_rows), {out, in});
+    return pending({out, in}, [&] { return nccl_->alltoall_base(to, from, to_rows, from_rows); });
   }
   Work start_send(const Tensor& tensor, int to) override {
     std::vector<Tensor> tensors = {tensor};
-    return pending(nccl_->send(tensors, to, /*tag=*/0), {tensor});
+    return pending({tensor}, [&] { return nccl_->send(tensors, to, /*tag=*/0); });
   }
   Work start_receive(const Tensor& tensor, int from) override {
     std::vector<Tensor> tensors = {tensor};
-    return pending(nccl_->recv(tensors, from, /*tag=*/0), {tensor});
+    return pending({tensor}, [&] { return nccl_->recv(tensors, from, /*tag=*/0); });
   }
-  void run_barrier() override { pending(nccl_->barrier(), {})->wait(); }
+  void run_barrier() override {
+    pending({}, [&] { return nccl_->barrier(); })->wait();
+  }
 
  private:
-  Work pending(c10::intrusive_ptr<c10d::Work> work, std::vector<Tensor> tensors) const {
-    return std::make_unique<NcclWork>(std::move(work), std::move(tensors), conditions_);
+  template <typename Start>
+  Work pending(std::vector<Tensor> tensors, const Start& start) const {
+    return std::make_unique<NcclWork>(conditions_->explained(-1, start), std::move(tensors), conditions_);
   }
 
   std::shared_ptr<const Conditions> conditions_;
