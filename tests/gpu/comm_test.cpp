@@ -1,4 +1,4 @@
-// Collectives on CUDA tensors: NCCL with one rank, Gloo with two processes that share the GPU.
+// Collectives on CUDA tensors: NCCL with one rank, Gloo with two ranks that share the GPU.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -6,8 +6,8 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include <thread>
 
 #include "tests/gpu/gpu_test.h"
 #include "titanium/comm/connect.h"
@@ -111,29 +111,19 @@ TEST_F(GpuComm, NcclDoesNotMakeTheHostWait) {
   EXPECT_EQ(out[12345].item<float>(), 7.0f);
 }
 
-// Not forked after CUDA has started here: a child may not use it. So both ranks are children that have not touched it.
-TEST(GpuCommProcesses, GlooCarriesCudaTensorsOfTwoProcessesOnOneGpu) {
+TEST_F(GpuComm, GlooCarriesCudaTensorsOfTwoRanksOnOneGpu) {
   const int port = free_port();
-  std::vector<pid_t> children;
+  std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      if (cuda_device_count() == 0) ::_exit(77);
+    ranks.emplace_back([rank, port] {
       ConnectOptions options = options_for(rank, 2, port);
       options.cuda_carrier = ConnectOptions::Carrier::kGloo;
       const std::unique_ptr<World> world = connect(options);
       for (const Dtype dtype : {at::kFloat, at::kBFloat16, at::kLong})
         expect_right_results(*world, dtype, options.device);
-      ::_exit(::testing::Test::HasFailure() ? 1 : 0);
-    }
-    children.push_back(child);
+    });
   }
-  for (const pid_t child : children) {
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no GPU (" << cuda_versions() << ")";
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  }
+  for (std::thread& rank : ranks) rank.join();
 }
 
 }  // namespace

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Parallel training on a machine with one GPU: GPU tests; several ranks that share the GPU over Gloo against one rank; and
+# what sharding costs on 8B with one NCCL rank. Needs build/titanium and build/gpu_tests, and a Python with the same torch.
+#
+#   bench/distributed_gpu_check.sh [RESULT_FOLDER]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+results=${1:-bench/results}
+mkdir -p "$results"
+torch=$(python3 -c 'import torch; print(torch.__path__[0])')
+LD_LIBRARY_PATH="$torch/lib:$(echo "$torch"/../nvidia/*/lib | tr ' ' ':')${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export LD_LIBRARY_PATH PYTORCH_ALLOC_CONF=expandable_segments:True
+titanium=build/titanium
+common="--metrics.disable_color_printing --metrics.log_freq 1 --lr_scheduler.warmup_steps 2"
+
+# train NAME RANKS OPTIONS...
+train() {
+  local name=$1 ranks=$2
+  shift 2
+  echo "== $name: $ranks rank(s), titanium train $*"
+  rm -rf "${results:?}/$name"
+  timeout 90 "$titanium" launch --nproc-per-node "$ranks" -- train $common --job.dump_folder "$results/$name" "$@" >"$results/$name.log" 2>&1 ||
+    { tail -15 "$results/$name.log"; return 0; }
+  grep 'step:' "$results/$name.log" | tail -1 | sed 's/.*INFO - //'
+}
+
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+timeout 150 build/gpu_tests 2>&1 | tee "$results/gpu_tests.log" | grep -E '^\[  (PASSED|FAILED|SKIPPED)|Failure|Error|error' || true
+
+small="--training.seq_len 512 --training.global_batch_size 8 --training.steps 10 --comm.backend gloo"
+train gpu_one 1 $small --training.local_batch_size 8
+train gpu_dp2 2 $small --training.local_batch_size 4 --parallelism.data_parallel_replicate_degree 2
+train gpu_fsdp2 2 $small --training.local_batch_size 4
+train gpu_fsdp2_offload 2 $small --training.local_batch_size 4 --training.enable_cpu_offload
+train gpu_tp2 2 $small --training.local_batch_size 8 --parallelism.tensor_parallel_degree 2
+train gpu_async_tp2 2 $small --training.local_batch_size 8 --parallelism.tensor_parallel_degree 2 --parallelism.enable_async_tensor_parallel
+train gpu_fsdp2_tp2 4 $small --training.local_batch_size 4 --parallelism.tensor_parallel_degree 2
+
+large="--model.flavor 8B --training.dtype bfloat16 --training.seq_len 8192 --training.local_batch_size 1 --optimizer.lr 3e-4 --training.steps 12 --activation_checkpoint.mode full"
+for round in 1 2; do
+  train "8b_plain_$round" 1 $large
+  train "8b_fsdp_$round" 1 $large --parallelism.fsdp_on_one_rank
+done
+train 8b_fsdp_one_card 1 $large --training.dtype float32 --parallelism.fsdp_on_one_rank --training.enable_cpu_offload --training.steps 3 || true
