@@ -31,6 +31,8 @@ ConnectOptions options_from_environment() {
   environment.world_size = variable("WORLD_SIZE", 1);
   environment.master_port = variable("MASTER_PORT", 29500);
   if (const char* address = std::getenv("MASTER_ADDR")) environment.master_addr = address;
+  const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  environment.agent_hosts_store = agent && std::string_view(agent) == "True";
   options.init_timeout = std::chrono::seconds(variable("INIT_TIMEOUT", 120));
   options.on_peer_failure = [rank = environment.rank](const std::string& news) {
     std::fprintf(stderr, "%s\n", stop_line(rank, news).c_str());

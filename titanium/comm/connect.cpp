@@ -1,5 +1,6 @@
 #include "titanium/comm/connect.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <climits>
@@ -27,6 +28,15 @@ std::string host_name() {
 std::string random_word() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+// Gloo writes to connections that a dying peer has closed; by default the signal for that ends the process without a
+// word. Python's interpreter ignores it from the start.
+void ignore_broken_pipes() {
+  struct sigaction action{};
+  if (::sigaction(SIGPIPE, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  action.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &action, nullptr);
 }
 
 class JobWorld : public World {
@@ -65,6 +75,7 @@ class JobWorld : public World {
 JobWorld::JobWorld(const ConnectOptions& options) : options_(options) {
   TI_ASSERT(rank() >= 0 && rank() < size(), "rank {} of {}", rank(), size());
   if (size() == 1 && !options_.connect_groups_of_one) return;
+  ignore_broken_pipes();
   const Deadline deadline{options_.init_timeout, "comm.init_timeout_seconds"};
   conditions_ = std::make_shared<Conditions>(deadline);
   store_ = std::make_unique<JobStore>(options_.environment, deadline);
