@@ -3,10 +3,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <sstream>
 
 #include "titanium/base/log.h"
 #include "titanium/comm/environment.h"
+#include "titanium/comm/flight_recorder.h"
 #include "titanium/config/dump.h"
 #include "titanium/config/load_config.h"
 #include "titanium/train/trainer.h"
@@ -42,10 +44,23 @@ LogLevel log_level() {
 }
 
 // A rank that waits for a dead one cannot be woken: the process ends here, without unwinding.
-void end_after_peer_failure(const std::string& line) {
+[[noreturn]] void end_after_peer_failure(const std::string& line) {
   fmt::print(stderr, "titanium: {}\n", line);
   std::fflush(nullptr);
   std::_Exit(1);
+}
+
+// NCCL's watchdog throws on a thread of its own when a collective times out.
+[[noreturn]] void end_after_unhandled_exception() {
+  std::string cause = "of an unknown error";
+  try {
+    if (const std::exception_ptr current = std::current_exception()) std::rethrow_exception(current);
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    cause = text.substr(0, text.find('\n'));
+  } catch (...) {
+  }
+  end_after_peer_failure(comm::stop_line(comm::read_environment().rank, cause));
 }
 
 constexpr const char* kUsage =
@@ -60,6 +75,7 @@ int run_train(Arguments args) {
     return 0;
   }
   if (output_is_shown()) log_to_stdout(log_level());
+  std::set_terminate(end_after_unhandled_exception);
   std::signal(SIGINT, request_stop);
   std::signal(SIGTERM, request_stop);
   train::train(config::load_config(args), {stop_requested, end_after_peer_failure});

@@ -48,8 +48,10 @@ class Group {
   [[nodiscard]] Work all_reduce(const Tensor& tensor, Reduce op);
   // `out` holds size() times the elements of `in`, in the order of ranks. `in` may be this rank's part of `out`.
   [[nodiscard]] Work all_gather(const Tensor& out, const Tensor& in);
-  // `in` holds size() times the elements of `out`, in the order of ranks. Not in place.
+  // `in` holds size() times the elements of `out`, in the order of ranks. With `reduces_in_place`, `out` may be this
+  // rank's part of `in`.
   [[nodiscard]] Work reduce_scatter(const Tensor& out, const Tensor& in, Reduce op);
+  virtual bool reduces_in_place() const { return false; }
   [[nodiscard]] Work broadcast(const Tensor& tensor, int root);
   // Cuts dim 0: `in_rows[i]` rows go to rank i, `out_rows[i]` rows come from rank i.
   [[nodiscard]] Work all_to_all(const Tensor& out, const Tensor& in, std::span<const int64_t> out_rows,

@@ -172,7 +172,10 @@ Lifeline::~Lifeline() {
   socket_->send(std::string(kBye));
 }
 
-void Lifeline::report_failure(const std::string& reason) { socket_->send(std::string(kFailed) + reason); }
+void Lifeline::report_failure(const std::string& reason) {
+  failed_ = true;
+  socket_->send(std::string(kFailed) + reason);
+}
 
 std::optional<std::string> Lifeline::wait_for_news(milliseconds timeout) {
   std::unique_lock lock(mutex_);
@@ -199,7 +202,8 @@ void Lifeline::watch() {
 }
 
 void Lifeline::tell(const std::string& news) {
-  if (on_failure_) on_failure_(news);
+  // A rank that has failed itself ends for its own reason: that its peers follow is no news.
+  if (on_failure_ && !failed_) on_failure_(news);
   {
     const std::lock_guard lock(mutex_);
     news_ = news;

@@ -6,6 +6,7 @@
 // vanishes from the network is noticed after 25 s.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -70,7 +71,7 @@ class Lifeline {
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
-  // Tells all other ranks. Thread safe.
+  // Tells all other ranks; `on_failure` is not called any more. Thread safe.
   void report_failure(const std::string& reason);
   // What `on_failure` was called with, after it has returned, waiting for that up to `timeout`: a program that ends in
   // `on_failure` says only there what happened. Thread safe.
@@ -90,6 +91,7 @@ class Lifeline {
   std::condition_variable changed_;
   std::optional<std::string> news_;
   bool closing_ = false;
+  std::atomic<bool> failed_ = false;
   std::thread thread_;
 };
 

@@ -67,8 +67,11 @@ ShardContext::ShardContext(comm::GroupPtr shard, comm::GroupPtr replicate, Devic
       reduce_stream(device) {}
 
 struct ShardedUnit::Reduction {
+  explicit Reduction(Device device) : copied(device) {}
+  std::vector<Tensor> grads;  // of the parts, until they are copied
+  Fence copied;
   Tensor in;    // all ranks' gradients, n flat buffers
-  Tensor mine;  // the sum, this rank's flat buffer
+  Tensor mine;  // the sum, this rank's flat buffer: of its own, or its place in `in`
   comm::Work work;
   bool scattered = false;  // `mine` holds the sum over the shard group; next is that over replicas
 };
@@ -156,53 +159,61 @@ bool ShardedUnit::has_grads() const {
                      [](const Segment& segment) { return segment.parameter->part_grad.defined(); });
 }
 
-// On the current stream, which made the gradients and may free them right after.
-void ShardedUnit::copy_grads_in(const Tensor& in) {
+void ShardedUnit::copy_grads_in(const std::vector<Tensor>& grads, const Tensor& in) {
   const Tensor by_rank = in.view({reduce_.ranks, reduce_.elements});
-  for (const Segment& segment : reduce_.segments) {
-    Tensor& grad = segment.parameter->part_grad;
+  for (size_t i = 0; i < grads.size(); ++i) {
+    const Segment& segment = reduce_.segments[i];
     const Tensor place = by_rank.narrow(1, segment.offset, segment.elements);
-    if (!grad.defined()) {
+    if (!grads[i].defined()) {
       place.zero_();
       continue;
     }
-    const Tensor flat = grad.flatten();
+    const Tensor flat = grads[i].flatten();
     const int64_t full_ranks = flat.numel() / segment.elements;
     place.narrow(0, 0, full_ranks).copy_(flat.narrow(0, 0, full_ranks * segment.elements).view({full_ranks, -1}));
     const int64_t rest = flat.numel() - full_ranks * segment.elements;
     if (rest > 0) {
       place.select(0, full_ranks).narrow(0, 0, rest).copy_(flat.narrow(0, full_ranks * segment.elements, rest));
     }
-    grad = Tensor();
   }
 }
 
 void ShardedUnit::start_reduce() {
   TI_ASSERT(!is_reducing(), "a second reduction of the same unit");
-  reduction_ = std::make_unique<Reduction>();
-  reduction_->in = context_.pool.take(reduce_.ranks * reduce_.elements, kReduceDtype);
-  copy_grads_in(reduction_->in);
+  reduction_ = std::make_unique<Reduction>(context_.device);
+  for (const Segment& segment : reduce_.segments) {
+    reduction_->grads.push_back(std::exchange(segment.parameter->part_grad, Tensor()));
+  }
   Fence computed(context_.device);
   computed.record();
   const SideStream::Scope beside(context_.reduce_stream);
   computed.wait();
-  reduction_->mine = context_.pool.take(reduce_.elements, kReduceDtype);
+  reduction_->in = context_.pool.take(reduce_.ranks * reduce_.elements, kReduceDtype);
+  copy_grads_in(reduction_->grads, reduction_->in);
+  reduction_->copied.record();
+  reduction_->mine = context_.shard->reduces_in_place()
+                         ? reduction_->in.narrow(0, context_.shard->rank() * reduce_.elements, reduce_.elements)
+                         : context_.pool.take(reduce_.elements, kReduceDtype);
   reduction_->work = context_.shard->reduce_scatter(reduction_->mine, reduction_->in, comm::Reduce::kSum);
 }
 
 void ShardedUnit::advance_reduce() {
+  // The stream that made the gradients may use their memory again after the copy. It had the time of a unit's backward,
+  // so nobody really waits.
+  reduction_->copied.wait();
+  reduction_->grads.clear();
   const SideStream::Scope beside(context_.reduce_stream);
   reduction_->work->wait();
   if (!reduction_->scattered) {
     reduction_->scattered = true;
-    context_.pool.give_back(reduction_->in);
     if (context_.replicate->size() > 1) {
       reduction_->work = context_.replicate->all_reduce(reduction_->mine, comm::Reduce::kSum);
       return;
     }
   }
   add_to_grads(reduction_->mine);
-  context_.pool.give_back(reduction_->mine);
+  context_.pool.give_back(reduction_->in);
+  if (!context_.shard->reduces_in_place()) context_.pool.give_back(reduction_->mine);
   reduction_.reset();
 }
 

@@ -80,7 +80,7 @@ class ShardedUnit {
   void copy_in(const Tensor& mine);
   void copy_out();
   Tensor whole_part(const Segment& segment) const;
-  void copy_grads_in(const Tensor& in);
+  void copy_grads_in(const std::vector<Tensor>& grads, const Tensor& in);
   void add_to_grads(const Tensor& mine);
 
   ShardContext& context_;

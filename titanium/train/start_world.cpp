@@ -64,10 +64,8 @@ std::shared_ptr<comm::World> start_world(const JobConfig& config, const comm::En
   options.init_timeout = std::chrono::seconds(config.comm.init_timeout_seconds);
   options.connect_groups_of_one = config.parallelism.fsdp_on_one_rank;
   options.on_peer_failure = [config, rank = ranks.rank, report = std::move(on_peer_failure)](const std::string& news) {
-    const std::string line =
-        fmt::format("rank {}: stopped in {}, because {}", rank, comm::flight_recorder().describe_current(), news);
     dump_flight_recorder(config, rank);
-    report(line);
+    report(comm::stop_line(rank, news));
   };
   return comm::connect(options);
 }

@@ -125,16 +125,21 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
   MemoryMonitor monitor(device);
   log_info("{}", monitor.capacity_line());
   const std::shared_ptr<comm::World> world = start_world(config, ranks, device, callbacks.on_peer_failure);
-  try {
-    TrainState run = build_train_state(config, device, world);
+  const auto failing_together = [&](const auto& part) {
+    try {
+      return part();
+    } catch (const std::exception& error) {
+      dump_flight_recorder(config, ranks.rank);
+      world->report_failure(error.what());  // before anything is torn down that could wait for a peer
+      throw;
+    }
+  };
+  TrainState run = failing_together([&] { return build_train_state(config, device, world); });
+  failing_together([&] {
     if (callbacks.on_built) callbacks.on_built(run);
     Metrics metrics(metrics_options(run, monitor), real_sources(monitor));
     train_to_the_end(run, metrics, callbacks.stop_requested);
-  } catch (const std::exception& error) {
-    dump_flight_recorder(config, ranks.rank);
-    world->report_failure(error.what());
-    throw;
-  }
+  });
 }
 
 }  // namespace titanium::train

@@ -63,6 +63,7 @@ class NcclGroup : public C10dGroup {
     Tensor to = out, from = in;
     return pending({out, in}, [&] { return nccl_->_allgather_base(to, from); });
   }
+  bool reduces_in_place() const override { return true; }
   Work start_reduce_scatter(const Tensor& out, const Tensor& in, Reduce op) override {
     Tensor to = out, from = in;
     c10d::ReduceScatterOptions options;
