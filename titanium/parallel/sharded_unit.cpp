@@ -82,13 +82,34 @@ ShardedUnit::ShardedUnit(const nn::Unit& unit, ShardContext& context)
                             context.compute_dtype)),
       reduce_(reduce_layout(unit.parameters, context.shard->size())),
       gathered_(context.device),
-      grad_memory_(unit.parameters.size()) {}
+      grad_memory_(unit.parameters.size()) {
+  const Tensor& value = unit.parameters[0]->value;
+  if (value.device() == context.device && value.scalar_type() == context.compute_dtype) move_values_together();
+}
 
 ShardedUnit::~ShardedUnit() = default;
+
+// Values that travel as they are stored live in the flat buffer itself, and need not be copied before they travel.
+void ShardedUnit::move_values_together() {
+  const c10::AutoGradMode no_grad(false);
+  home_ = at::empty({gather_.elements}, at::TensorOptions(context_.compute_dtype).device(context_.device));
+  for (const Segment& segment : gather_.segments) {
+    Parameter& parameter = *segment.parameter;
+    const Tensor place = home_.narrow(0, segment.offset, parameter.value.numel()).view(parameter.shard.shape);
+    place.copy_(parameter.value.detach());
+    parameter.value = place.detach().requires_grad_(true);
+    parameter.value_changed();
+  }
+}
 
 void ShardedUnit::start_gather() {
   if (whole_.defined() || flat_.defined()) return;
   const SideStream::Scope beside(context_.gather_stream);
+  if (home_.defined()) {
+    flat_ = gather_.ranks == 1 ? home_ : context_.pool.take(gather_.ranks * gather_.elements, context_.compute_dtype);
+    gathering_ = context_.shard->all_gather(flat_, home_);
+    return;
+  }
   flat_ = context_.pool.take(gather_.ranks * gather_.elements, context_.compute_dtype);
   const Tensor mine = flat_.narrow(0, context_.shard->rank() * gather_.elements, gather_.elements);
   copy_in(mine);
@@ -150,7 +171,8 @@ Tensor ShardedUnit::whole_part(const Segment& segment) const {
 void ShardedUnit::release() {
   if (!whole_.defined()) return;
   for (const Segment& segment : gather_.segments) segment.parameter->drop_gathered();
-  context_.pool.give_back(std::exchange(whole_, Tensor()));
+  if (!whole_.is_same(home_)) context_.pool.give_back(whole_);
+  whole_ = Tensor();
   --context_.whole_units;
 }
 
@@ -232,7 +254,9 @@ void ShardedUnit::add_to_grads(const Tensor& mine) {
       const bool pinned = parameter.value.is_cpu() && !context_.device.is_cpu();
       memory = at::empty(parameter.shard.shape, parameter.value.options().requires_grad(false).pinned_memory(pinned));
     }
-    parameter.grad = memory.copy_(sum.to(parameter.value.scalar_type()), /*non_blocking=*/true);
+    // Across devices in the smaller dtype, on one device in one pass.
+    const bool crosses = memory.device() != sum.device();
+    parameter.grad = memory.copy_(crosses ? sum.to(memory.scalar_type()) : sum, /*non_blocking=*/true);
   }
 }
 

@@ -53,7 +53,7 @@ struct ShardContext {
   int64_t most_whole_units = 0;  // at a time
 };
 
-// The parameters are materialised.
+// The parameters are materialised and may be given another place in memory.
 class ShardedUnit {
  public:
   ShardedUnit(const nn::Unit& unit, ShardContext& context);
@@ -77,6 +77,7 @@ class ShardedUnit {
 
  private:
   struct Reduction;
+  void move_values_together();
   void copy_in(const Tensor& mine);
   void copy_out();
   Tensor whole_part(const Segment& segment) const;
@@ -86,6 +87,7 @@ class ShardedUnit {
   ShardContext& context_;
   FlatLayout gather_;
   FlatLayout reduce_;
+  Tensor home_;   // this rank's flat buffer, where the values live; undefined if they are stored in another way
   Tensor flat_;   // while gathering
   Tensor whole_;  // while gathered
   comm::Work gathering_;
