@@ -28,6 +28,7 @@ void check_kind(const fs::path& checkpoint) {
 
 CheckpointRun plan_checkpoint_run(const config::LoadedConfig& loaded, const fs::path& checkpoint) {
   config::refuse_unavailable_options(loaded);
+  config::check_world_size(loaded, /*world_size=*/1);
   check_kind(checkpoint);
   const auto given = [&](const char* option) { return loaded.sources.contains(option); };
   CheckpointRun run{.checkpoint = checkpoint, .tokenizer = checkpoint, .config = loaded.config};

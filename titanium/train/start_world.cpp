@@ -52,9 +52,10 @@ std::shared_ptr<comm::World> start_world(const JobConfig& config, const comm::En
   if (config.comm.backend == "nccl" && !device.is_cuda()) {
     throw UsageError("comm.backend = \"nccl\" needs a GPU. Use \"auto\" or \"gloo\".");
   }
-  if (device.is_cuda() && config.comm.backend != "gloo") {
-    comm::set_flight_recorder_environment(
-        config.comm.trace_buf_size, trace_file(config, ranks.rank).parent_path() / config.comm.save_traces_file_prefix);
+  if (device.is_cuda() && config.comm.backend != "gloo" && ranks.world_size > 1) {
+    const std::filesystem::path folder = trace_file(config, ranks.rank).parent_path();
+    std::filesystem::create_directories(folder);
+    comm::set_flight_recorder_environment(config.comm.trace_buf_size, folder / config.comm.save_traces_file_prefix);
   }
   comm::flight_recorder().set_capacity(static_cast<size_t>(std::max<int64_t>(1, config.comm.trace_buf_size)));
   comm::ConnectOptions options;
