@@ -25,6 +25,10 @@ OWN = {
     "training.data_streams",
     "training.device",
     "validation.data_streams",
+    "parallelism.ddp_bucket_mb",
+    "parallelism.fsdp_reduce_once",
+    "parallelism.fsdp_on_one_rank",
+    "comm.backend",
 }
 
 

@@ -73,7 +73,7 @@ void check_world(const Parallelism& degrees, int64_t world_size, int64_t shards,
   problems.push_back(
       {{"parallelism.data_parallel_shard_degree"},
        fmt::format("the degrees ask for {} ranks (replicate {} x shard {} x context {} x tensor {} x "
-                   "pipeline {}), but there are {}. Change the number of ranks or the degrees.",
+                   "pipeline {}), but the run has {}. Change the number of ranks or the degrees.",
                    ranks, degrees.data_parallel_replicate_degree, shards, degrees.context_parallel_degree,
                    degrees.tensor_parallel_degree, degrees.pipeline_parallel_degree, world_size)});
 }
