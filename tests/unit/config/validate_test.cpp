@@ -54,9 +54,10 @@ TEST(Rules, DegreesMakeUpTheWorld) {
   const LoadedConfig loaded =
       load_config(Args{"--parallelism.tensor_parallel_degree=2", "--parallelism.pipeline_parallel_degree=2"});
   EXPECT_NO_THROW(check_world_size(loaded, 8));
-  EXPECT_EQ(message_of([&] { check_world_size(loaded, 6); }),
-            "the degrees ask for 4 ranks (replicate 1 x shard 1 x context 1 x tensor 2 x pipeline 2), but the run has 6. "
-            "Change the number of ranks or the degrees.");
+  EXPECT_EQ(
+      message_of([&] { check_world_size(loaded, 6); }),
+      "the degrees ask for 4 ranks (replicate 1 x shard 1 x context 1 x tensor 2 x pipeline 2), but the run has 6. "
+      "Change the number of ranks or the degrees.");
   EXPECT_EQ(
       message_of([&] { check_world_size(load_config(Args{"--parallelism.data_parallel_shard_degree=4"}), 2); }),
       "command line: the degrees ask for 4 ranks (replicate 1 x shard 4 x context 1 x tensor 1 x pipeline 1), but "
