@@ -9,7 +9,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kBlocks = 4;  // per multiprocessor
-constexpr int kWidth = 8;   // elements of a thread's step in the vector path
 
 // The numbers of one update, the same for all elements.
 struct Update {
@@ -98,9 +97,10 @@ __device__ void update_chunk(const AdamWTensor& tensor, ChunkRange range, const 
                       (!args.stochastic_rounding || tensor.random_first % 4 == 0);
   int64_t scalars = range.begin;
   if (vector) {
-    scalars += (range.end - range.begin) / kWidth * kWidth;
-    for (int64_t at = range.begin + threadIdx.x * kWidth; at < scalars; at += kThreads * kWidth)
-      update_elements<kWidth, P, G, S>(tensor, at, args, update);
+    constexpr int kStep = step_of_widest(sizeof(P) > sizeof(S) ? sizeof(P) : sizeof(S));
+    scalars += (range.end - range.begin) / kStep * kStep;
+    for (int64_t at = range.begin + threadIdx.x * kStep; at < scalars; at += kThreads * kStep)
+      update_elements<kStep, P, G, S>(tensor, at, args, update);
   }
   for (int64_t at = scalars + threadIdx.x; at < range.end; at += kThreads)
     update_elements<1, P, G, S>(tensor, at, args, update);
