@@ -11,9 +11,9 @@ std::atomic<bool> reference_ops = false;
 
 }  // namespace
 
-bool uses_kernels(const Tensor& x) {
-  return x.is_cuda() && (x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat) && !reference_ops;
-}
+bool kernels_have(Dtype dtype) { return dtype == at::kBFloat16 || dtype == at::kFloat; }
+
+bool uses_kernels(const Tensor& x) { return x.is_cuda() && kernels_have(x.scalar_type()) && !reference_ops; }
 
 void set_reference_ops(bool on) { reference_ops = on; }
 

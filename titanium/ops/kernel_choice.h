@@ -7,6 +7,8 @@
 
 namespace titanium::ops {
 
+bool kernels_have(Dtype dtype);
+
 // On a GPU, in a dtype that our kernels have, and not against set_reference_ops.
 bool uses_kernels(const Tensor& x);
 
