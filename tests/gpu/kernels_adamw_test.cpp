@@ -15,6 +15,7 @@ class KernelAdamW : public test::KernelTest {
   struct Slot {
     Tensor parameter, gradient, exp_avg, exp_avg_sq;
     int64_t random_first = 0;
+    Tensor step = {};  // undefined: that of the arguments
   };
   Slot slot(int64_t size, Dtype parameter, Dtype gradient, Dtype state, int64_t shift = 0) const {
     Slot slot = {random({size}, parameter, shift), random({size}, gradient, shift), random({size}, state, shift),
@@ -43,7 +44,8 @@ class KernelAdamW : public test::KernelTest {
     for (const Slot& s : slots)
       entries.push_back({s.parameter.data_ptr(), s.gradient.data_ptr(), s.exp_avg.data_ptr(), s.exp_avg_sq.data_ptr(),
                          s.parameter.numel(), element_type(s.parameter), element_type(s.gradient),
-                         element_type(s.exp_avg), s.random_first, 0});
+                         element_type(s.exp_avg), s.random_first, 0,
+                         s.step.defined() ? s.step.data_ptr<float>() : nullptr});
     const auto list = upload(entries);
     args.tensors = list.entries;
     args.count = list.count;
@@ -96,18 +98,21 @@ TEST_F(KernelAdamW, OneLaunchMatchesTheDefinitionForAllTypesAndSizes) {
   }
 }
 
-TEST_F(KernelAdamW, ScaleStepAndLearningRateComeFromTheDevice) {
-  const Slot s = slot(10000, at::kFloat, at::kFloat, at::kFloat), before = clone(s);
-  const Tensor clip = scalar(0.25), step = scalar(7), lr = scalar(0.125), skip = scalar(0);
+TEST_F(KernelAdamW, ScaleStepsAndLearningRateComeFromTheDevice) {
+  Slot s = slot(10000, at::kFloat, at::kFloat, at::kFloat), other = clone(s);
+  const Slot before = clone(s);
+  const Tensor clip = scalar(0.25), lr = scalar(0.125), skip = scalar(0);
+  s.step = scalar(7);
+  other.step = scalar(1);
   AdamWArgs args = arguments();
   args.clip_scale = clip.data_ptr<float>();
-  args.device_step = step.data_ptr<float>();
   args.device_learning_rate = lr.data_ptr<float>();
   args.skip = skip.data_ptr<float>();
-  update({s}, args);
+  update({s, other}, args);
   const Expected expected = reference(before, args, 0.125, 7, 0.25);
   EXPECT_ROUNDED(s.parameter, expected.parameter, kLimit);
   EXPECT_ROUNDED(s.exp_avg_sq, expected.exp_avg_sq, kLimit);
+  EXPECT_ROUNDED(other.parameter, reference(before, args, 0.125, 1, 0.25).parameter, kLimit);
 }
 
 TEST_F(KernelAdamW, ASkippedUpdateChangesNothing) {

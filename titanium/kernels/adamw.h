@@ -24,6 +24,9 @@ struct AdamWTensor {
   ElementType state_type;  // of exp_avg and exp_avg_sq
   int64_t random_first;    // number of the first element for stochastic rounding, e.g. in the unsharded model
   int64_t first_chunk;     // from number_chunks
+  // Number of this update, from 1; null: AdamWArgs::step. On the device, because a count need not advance where an
+  // update was skipped.
+  const float* step = nullptr;
   int64_t elements() const { return count; }
 };
 
@@ -45,11 +48,10 @@ struct AdamWArgs {
   double weight_decay;
   bool decoupled;
   int64_t step;  // number of this update, from 1
-  // Device scalars, each of which may be null. The last two stand in for the values above: a captured graph can be
-  // replayed with others, and a count on the device need not advance where an update was skipped.
+  // Device scalars, each of which may be null. The last one stands in for the value above: a captured graph can be
+  // replayed with others.
   const float* clip_scale;
   const float* skip;
-  const float* device_step;
   const float* device_learning_rate;
   // Rounds bf16 parameters up or down with the probability that makes the rounding right on average. The bits depend on
   // the key and on the element's number alone; give each step its own key. Note [Stochastic rounding].

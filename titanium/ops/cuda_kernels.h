@@ -1,10 +1,36 @@
-// Our kernels on the current CUDA stream; cuda/ calls them, no_cuda/ says that there are none.
+// Our kernels on the current CUDA stream, one for each struct of arguments; cuda/ calls them, no_cuda/ says that there
+// are none.
 #pragma once
 
+#include "titanium/kernels/adamw.h"
+#include "titanium/kernels/cross_entropy.h"
+#include "titanium/kernels/embedding_grad.h"
 #include "titanium/kernels/fill_normal.h"
+#include "titanium/kernels/rms_norm.h"
+#include "titanium/kernels/rope.h"
+#include "titanium/kernels/sum_of_squares.h"
+#include "titanium/kernels/swiglu.h"
 
 namespace titanium::ops {
 
-void fill_normal_on_current_stream(const kernels::FillNormalArgs& args);
+void launch(const kernels::AdamWArgs& args);
+void launch(const kernels::CrossEntropyArgs& args);
+void launch(const kernels::CrossEntropyGradientArgs& args);
+void launch(const kernels::CrossEntropyShardArgs& args);
+void launch(const kernels::EmbeddingGradArgs& args);
+void launch(const kernels::FillNormalArgs& args);
+void launch(const kernels::RmsNormApplyArgs& args);
+void launch(const kernels::RmsNormBackwardArgs& args);
+void launch(const kernels::RmsNormForwardArgs& args);
+void launch(const kernels::RopeArgs& args);
+void launch(const kernels::SumLossesArgs& args);
+void launch(const kernels::SumOfSquaresArgs& args);
+void launch(const kernels::SwigluBackwardArgs& args);
+void launch(const kernels::SwigluForwardArgs& args);
+
+// Bytes of scratch memory for a launch with these arguments.
+int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args);
+int64_t scratch_bytes(const kernels::RmsNormBackwardArgs& args);
+int64_t scratch_bytes(const kernels::SumOfSquaresArgs& args);
 
 }  // namespace titanium::ops

@@ -2,12 +2,10 @@
 // the whole batch never exist.
 #pragma once
 
-#include "titanium/ops/row_exchange.h"
+#include "titanium/ops/cross_entropy.h"
 #include "titanium/tensor/parameter.h"
 
 namespace titanium::ops {
-
-inline constexpr int64_t kIgnoreIndex = -100;  // labels with this value do not count
 
 struct HeadLossArgs {
   Parameter& weight;
@@ -18,7 +16,7 @@ struct HeadLossArgs {
   bool loss_parallel = true;
 };
 
-// scale * sum over tokens of -log softmax(W x)[label], as an fp64 scalar on x's device.
+// scale * sum over tokens of -log softmax(W x)[label], as an fp64 scalar on x's device. kIgnoreIndex does not count.
 // The gradients of x and W are computed in the forward, while the chunk's logits are at hand, so the result must be the
 // end of the graph: call backward() on it without a gradient of your own, and put every factor into `scale`.
 Tensor head_loss(const Tensor& x_tD, const HeadLossArgs& args, const Tensor& labels_T, double scale);

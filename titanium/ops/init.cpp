@@ -55,7 +55,7 @@ void init_normal(Parameter& parameter, uint64_t seed, double std, double cutoff)
            parameter.fqn, dtype_name(dtype));
   const auto args = describe(parameter, parameter_key(parameter.fqn, seed), kernels::truncated_normal(std, cutoff));
   if (parameter.value.is_cuda()) {
-    fill_normal_on_current_stream(args);
+    launch(args);
   } else {
     fill_on_cpu(args);
   }

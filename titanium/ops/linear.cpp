@@ -13,6 +13,10 @@ Tensor linear_input_grad(const Tensor& grad_TO, const Parameter& weight) {
   return at::mm(grad_TO, weight.in(grad_TO.scalar_type()));
 }
 
+void write_input_grad(Tensor into_TI, const Tensor& grad_TO, const Parameter& weight) {
+  at::mm_out(into_TI, grad_TO, weight.in(grad_TO.scalar_type()));
+}
+
 void add_input_grad(Tensor& sum_TI, const Tensor& grad_TO, const Parameter& weight) {
   sum_TI.addmm_(grad_TO, weight.in(grad_TO.scalar_type()));
 }

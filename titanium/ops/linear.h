@@ -10,7 +10,8 @@ namespace titanium::ops {
 // the activations; the weight is cast to it.
 Tensor linear_forward(const Tensor& x_TI, const Parameter& weight);
 Tensor linear_input_grad(const Tensor& grad_TO, const Parameter& weight);
-void add_input_grad(Tensor& sum_TI, const Tensor& grad_TO, const Parameter& weight);  // sum += the above
+void write_input_grad(Tensor into_TI, const Tensor& grad_TO, const Parameter& weight);  // into = the above
+void add_input_grad(Tensor& sum_TI, const Tensor& grad_TO, const Parameter& weight);    // sum += the above
 void accumulate_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weight);
 
 // x W^T. Saves x.

@@ -10,8 +10,9 @@ namespace {
 Tensor backward(const Tensors& grads, const Tensor& x_tD, const Tensor& rstd_t1, const NormQkvRopeArgs& args) {
   const Pending normalised = args.exchange.gather(rms_norm_apply(x_tD, rstd_t1, args.norm));
   const auto flat = [](const Tensor& x_BSHE) { return x_BSHE.flatten(2).flatten(0, 1); };
-  const Tensor grad_q = flat(apply_rope(grads[0], args.rope_table, /*inverse=*/true));
-  const Tensor grad_k = flat(apply_rope(grads[1], args.rope_table, /*inverse=*/true));
+  const Rotated back = rotate(own(grads[0]), own(grads[1]), args.rope_table, /*inverse=*/true);
+  const Tensor grad_q = flat(back.q_BSHE);
+  const Tensor grad_k = flat(back.k_BSKE);
   const Tensor grad_v = flat(grads[2]);
   const auto input_grad = [&](const Tensors& rows) {
     Tensor grad_TD = linear_input_grad(rows[0], args.wq);
@@ -25,7 +26,7 @@ Tensor backward(const Tensors& grads, const Tensor& x_tD, const Tensor& rstd_t1,
   accumulate_weight_grad(grad_q, normalised_TD, args.wq);
   accumulate_weight_grad(grad_k, normalised_TD, args.wk);
   accumulate_weight_grad(grad_v, normalised_TD, args.wv);
-  return rms_norm_backward(grad_tD(), x_tD, rstd_t1, args.norm);
+  return rms_norm_backward(grad_tD(), x_tD, rstd_t1, args.norm, /*around_TD=*/grads[3]);
 }
 
 }  // namespace
@@ -43,10 +44,10 @@ Qkv norm_qkv_rope(const Tensor& x_tD, const NormQkvRopeArgs& args) {
     const auto in_heads = [&](const Tensor& x) {
       return x.view({-1, args.rope_table.size(0), x.size(1) / args.head_dim, args.head_dim});
     };
-    out = {apply_rope(in_heads(qkv[0]), args.rope_table), apply_rope(in_heads(qkv[1]), args.rope_table),
-           in_heads(qkv[2])};
+    const Rotated rotated = rotate(in_heads(qkv[0]), in_heads(qkv[1]), args.rope_table);
+    out = {rotated.q_BSHE, rotated.k_BSKE, in_heads(qkv[2]), x_tD.detach()};
   }
-  record({x_tD}, {out.q_BSHE, out.k_BSKE, out.v_BSKE},
+  record({x_tD}, {out.q_BSHE, out.k_BSKE, out.v_BSKE, out.residual_tD},
          [x_tD = x_tD.detach(), rstd_t1, args](const Tensors& grads) -> Tensors {
            return {backward(grads, x_tD, rstd_t1, args)};
          });

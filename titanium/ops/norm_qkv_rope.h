@@ -10,6 +10,7 @@ struct Qkv {
   Tensor q_BSHE;
   Tensor k_BSKE;
   Tensor v_BSKE;
+  Tensor residual_tD;  // x itself, for what adds x again: its gradient then joins that of the norm in one pass
 };
 
 struct NormQkvRopeArgs {

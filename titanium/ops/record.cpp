@@ -24,6 +24,12 @@ class RecordedNode : public torch::autograd::Node {
   Backward backward_;
 };
 
+// A view keeps its base alive, which then is the second tensor on the storage.
+bool is_held_once(const Tensor& x) {
+  if (x.use_count() != 1) return false;
+  return x.is_view() ? x._base().use_count() == 1 && x.storage().use_count() == 2 : x.storage().use_count() == 1;
+}
+
 }  // namespace
 
 bool needs_grad(std::initializer_list<Tensor> inputs) {
@@ -36,6 +42,11 @@ void record(std::initializer_list<Tensor> inputs, std::initializer_list<Tensor> 
   std::shared_ptr<RecordedNode> node(new RecordedNode(std::move(backward)), torch::autograd::deleteNode);
   node->set_next_edges(torch::autograd::collect_next_edges(Tensors(inputs)));
   for (const Tensor& output : outputs) torch::autograd::set_history(output, node);
+}
+
+Tensor own(const Tensor& gradient) {
+  if (is_held_once(gradient) && gradient.is_non_overlapping_and_dense()) return gradient;
+  return gradient.clone(at::MemoryFormat::Contiguous);
 }
 
 Tensor on_backward(const Tensor& x, std::function<void()> f) {

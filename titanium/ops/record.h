@@ -23,6 +23,9 @@ bool needs_grad(std::initializer_list<Tensor> inputs);
 // Makes `outputs` (fresh tensors, no views) the results of one autograd node over `inputs`, if needs_grad(inputs).
 void record(std::initializer_list<Tensor> inputs, std::initializer_list<Tensor> outputs, Backward backward);
 
+// A gradient to overwrite: the one that arrived if nobody else holds its memory, else a copy.
+Tensor own(const Tensor& gradient);
+
 // x itself; in the backward `f` is called before its gradient goes on. Without a backward nothing happens.
 Tensor on_backward(const Tensor& x, std::function<void()> f);
 

@@ -15,8 +15,10 @@ RmsNormOutput rms_norm_forward(const Tensor& x_TD, const Parameter& weight, doub
 // y once more, from x and rstd. The same bits as in the forward.
 Tensor rms_norm_apply(const Tensor& x_TD, const Tensor& rstd_T1, const Parameter& weight);
 
-// Returns the gradient of x and adds that of the weight.
-Tensor rms_norm_backward(const Tensor& grad_TD, const Tensor& x_TD, const Tensor& rstd_T1, Parameter& weight);
+// Returns the gradient of x, with `around_TD` added if defined (the gradient of a residual connection around the norm),
+// and adds that of the weight.
+Tensor rms_norm_backward(const Tensor& grad_TD, const Tensor& x_TD, const Tensor& rstd_T1, Parameter& weight,
+                         const Tensor& around_TD = {});
 
 // Saves x and rstd.
 Tensor rms_norm(const Tensor& x_TD, Parameter& weight, double eps);

@@ -12,6 +12,9 @@
 
 #include <numbers>
 
+#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/kernel_choice.h"
+
 namespace titanium::ops {
 namespace {
 
@@ -27,6 +30,22 @@ Tensor scaled_frequencies(const Tensor& frequencies, const RopeScaling& scaling)
   const Tensor is_low = wavelength > original / scaling.low_frequency_factor;
   const Tensor is_high = wavelength < original / scaling.high_frequency_factor;
   return at::where(is_low, stretched, at::where(is_high, frequencies, interpolated));
+}
+
+void rotate_in_place(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& table_SE, bool inverse) {
+  const int64_t q_heads = q_BSHE.size(2), k_heads = k_BSKE.size(2), head_dim = q_BSHE.size(3);
+  launch(kernels::RopeArgs{.type = element_type(q_BSHE),
+                           .q = q_BSHE.mutable_data_ptr(),
+                           .k = k_BSKE.mutable_data_ptr(),
+                           .q_row_stride = q_heads * head_dim,
+                           .k_row_stride = k_heads * head_dim,
+                           .q_heads = q_heads,
+                           .k_heads = k_heads,
+                           .head_dim = head_dim,
+                           .table = static_cast<const float*>(table_SE.const_data_ptr()),
+                           .tokens = q_BSHE.size(0) * q_BSHE.size(1),
+                           .seq_len = q_BSHE.size(1),
+                           .inverse = inverse});
 }
 
 }  // namespace
@@ -47,6 +66,13 @@ Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse) {
       at::view_as_complex(x_BSHE.to(at::kFloat).contiguous().reshape({sizes[0], sizes[1], sizes[2], -1, 2}));
   const Tensor table = (inverse ? table_SE.conj() : table_SE).unsqueeze(1);
   return at::view_as_real(pairs * table).flatten(3).to(x_BSHE.scalar_type());
+}
+
+Rotated rotate(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& table_SE, bool inverse) {
+  if (!uses_kernels(q_BSHE)) return {apply_rope(q_BSHE, table_SE, inverse), apply_rope(k_BSKE, table_SE, inverse)};
+  const Rotated rotated = {q_BSHE.contiguous(), k_BSKE.contiguous()};
+  rotate_in_place(rotated.q_BSHE, rotated.k_BSKE, table_SE.contiguous(), inverse);
+  return rotated;
 }
 
 }  // namespace titanium::ops

@@ -24,4 +24,11 @@ Tensor rope_table(int64_t head_dim, int64_t positions, double theta, const std::
 // fp32; x may have any strides.
 Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse = false);
 
+// The same for queries [B, S, H, E] and keys [B, S, K, E] that are given up: the results may lie in their memory.
+struct Rotated {
+  Tensor q_BSHE;
+  Tensor k_BSKE;
+};
+Rotated rotate(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& table_SE, bool inverse = false);
+
 }  // namespace titanium::ops

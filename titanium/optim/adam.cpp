@@ -9,7 +9,13 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include <cmath>
+
 #include "titanium/base/error.h"
+#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/kernel_choice.h"
+#include "titanium/optim/grad_norm.h"
+#include "titanium/optim/tensor_list.h"
 
 namespace titanium::optim {
 
@@ -26,26 +32,79 @@ Adam::Adam(std::vector<Parameter*> parameters, const AdamOptions& options) : opt
   }
 }
 
-void Adam::step(double lr, const Tensor& skip_unless_finite) {
-  std::optional<Tensor> skip;  // 1 or 0, as the fused kernels want it
-  if (skip_unless_finite.defined()) skip = at::isfinite(skip_unless_finite).logical_not().to(at::kFloat);
-  // The fused kernels take tensors of one dtype on one device.
-  std::map<std::pair<Device, Dtype>, std::vector<const Slot*>, decltype([](const auto& a, const auto& b) {
-             return std::tuple(a.first.type(), a.first.index(), a.second) <
-                    std::tuple(b.first.type(), b.first.index(), b.second);
-           })>
-      groups;
+// What the norm decides, on the device: fp32 scalars. Without a norm they are undefined.
+struct Adam::Decisions {
+  Tensor scale;  // of the gradients
+  Tensor skip;   // 1 or 0
+};
+
+void Adam::step(double lr, const Tensor& norm, double max_norm) {
+  const c10::NoGradGuard no_grad;
+  Decisions decisions;
+  if (norm.defined()) {
+    decisions.scale = clip_scale(norm, max_norm).to(at::kFloat);
+    decisions.skip = at::isfinite(norm).logical_not_().to(at::kFloat);
+  }
+  Slots of_kernel;
+  std::map<Dtype, Slots> of_aten;  // its kernels take tensors of one dtype
   for (const Slot& slot : slots_) {
     const Parameter& parameter = *slot.parameter;
     // A rank may hold nothing of a small parameter.
-    if (parameter.grad.defined() && parameter.grad.numel() > 0)
-      groups[{parameter.value.device(), parameter.value.scalar_type()}].push_back(&slot);
+    if (!parameter.grad.defined() || parameter.grad.numel() == 0) continue;
+    const bool kernel = ops::uses_kernels(parameter.value) && ops::uses_kernels(parameter.grad);
+    (kernel ? of_kernel : of_aten[parameter.value.scalar_type()]).push_back(&slot);
   }
-  for (const auto& [kind, slots] : groups) update(slots, lr, skip);
+  if (!of_kernel.empty()) update_with_kernel(of_kernel, lr, decisions);
+  for (const auto& [dtype, slots] : of_aten) {
+    std::vector<Parameter*> parameters;
+    for (const Slot* slot : slots) parameters.push_back(slot->parameter);
+    if (norm.defined() && std::isfinite(max_norm)) clip_grads(parameters, max_norm, norm);
+    update_with_aten(slots, lr, decisions);
+  }
+  for (const Slot& slot : slots_) slot.parameter->value_changed();
 }
 
-void Adam::update(const std::vector<const Slot*>& slots, double lr, const std::optional<Tensor>& skip) {
-  const c10::NoGradGuard no_grad;
+void Adam::update_with_kernel(const Slots& slots, double lr, const Decisions& decisions) {
+  std::vector<Tensor> grads, steps;  // live until the launch
+  std::vector<kernels::AdamWTensor> entries;
+  for (const Slot* slot : slots) {
+    const Parameter& parameter = *slot->parameter;
+    grads.push_back(parameter.grad.contiguous());
+    steps.push_back(slot->step);
+    entries.push_back({.parameter = parameter.value.mutable_data_ptr(),
+                       .gradient = grads.back().const_data_ptr(),
+                       .exp_avg = slot->exp_avg.mutable_data_ptr(),
+                       .exp_avg_sq = slot->exp_avg_sq.mutable_data_ptr(),
+                       .count = parameter.value.numel(),
+                       .parameter_type = ops::element_type(parameter.value),
+                       .gradient_type = ops::element_type(grads.back()),
+                       .state_type = ops::element_type(slot->exp_avg),
+                       .random_first = 0,
+                       .first_chunk = 0,
+                       .step = slot->step.const_data_ptr<float>()});
+  }
+  at::_foreach_add_(steps, 1);
+  if (decisions.skip.defined()) at::_foreach_sub_(steps, std::vector<Tensor>(steps.size(), decisions.skip));
+  const auto list = upload(std::move(entries), slots.front()->parameter->value.device());
+  const auto scalar = [](const Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; };
+  ops::launch(kernels::AdamWArgs{.tensors = list.entries(),
+                                 .count = list.count,
+                                 .chunks = list.chunks,
+                                 .learning_rate = lr,
+                                 .beta1 = options_.beta1,
+                                 .beta2 = options_.beta2,
+                                 .eps = options_.eps,
+                                 .weight_decay = options_.weight_decay,
+                                 .decoupled = options_.decoupled,
+                                 .step = 0,  // each tensor has its own
+                                 .clip_scale = scalar(decisions.scale),
+                                 .skip = scalar(decisions.skip),
+                                 .device_learning_rate = nullptr,
+                                 .stochastic_rounding = false,
+                                 .random_key = 0});
+}
+
+void Adam::update_with_aten(const Slots& slots, double lr, const Decisions& decisions) {
   std::vector<Tensor> values, grads, exp_avgs, exp_avg_sqs, steps;
   for (const Slot* slot : slots) {
     const Parameter& parameter = *slot->parameter;
@@ -58,6 +117,7 @@ void Adam::update(const std::vector<const Slot*>& slots, double lr, const std::o
     steps.push_back(slot->step);
   }
   at::_foreach_add_(steps, 1);
+  const std::optional<Tensor> skip = decisions.skip.defined() ? std::optional(decisions.skip) : std::nullopt;
   const auto fused = [&](auto kernel) {
     kernel(values, grads, exp_avgs, exp_avg_sqs, at::TensorList(), steps, lr, options_.beta1, options_.beta2,
            options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/std::nullopt,
@@ -69,7 +129,6 @@ void Adam::update(const std::vector<const Slot*>& slots, double lr, const std::o
     fused([](auto&&... arguments) { at::_fused_adam_(arguments...); });
   }
   if (skip) at::_foreach_sub_(steps, std::vector<Tensor>(steps.size(), *skip));
-  for (const Slot* slot : slots) slot->parameter->value_changed();
 }
 
 void Adam::zero_grad() {

@@ -1,6 +1,7 @@
-// Adam and AdamW over parameters, with ATen's fused kernels on CPU and CUDA.
+// Adam and AdamW over parameters: our kernel on CUDA, ATen's fused one on the CPU.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -31,10 +32,11 @@ class Adam {
   // Allocates the state. The parameters are materialised, and outlive the optimizer.
   Adam(std::vector<Parameter*> parameters, const AdamOptions& options);
 
-  // One update with learning rate `lr` and the gradients as they are. Parameters without a gradient are left alone and
-  // do not count the step. If `skip_unless_finite` (a scalar on the parameters' device, usually the gradient norm) is
-  // not finite, nothing changes at all; that is decided on the device. Only queues work on CUDA.
-  void step(double lr, const Tensor& skip_unless_finite = {});
+  // One update with learning rate `lr`. Parameters without a gradient are left alone and do not count the step. With
+  // the norm of all gradients (a scalar on their device) these count as multiplied by clip_scale(norm, max_norm), and
+  // if it is not finite, nothing changes at all; both are decided on the device. The gradients are used up: where ATen
+  // does the work they are scaled in place. Only queues work on CUDA.
+  void step(double lr, const Tensor& norm = {}, double max_norm = std::numeric_limits<double>::infinity());
   void zero_grad();
 
   // The whole state, parameter by parameter.
@@ -47,7 +49,10 @@ class Adam {
     Tensor exp_avg_sq;
     Tensor step;
   };
-  void update(const std::vector<const Slot*>& slots, double lr, const std::optional<Tensor>& skip);
+  using Slots = std::vector<const Slot*>;
+  struct Decisions;
+  void update_with_kernel(const Slots& slots, double lr, const Decisions& decisions);
+  void update_with_aten(const Slots& slots, double lr, const Decisions& decisions);
 
   AdamOptions options_;
   std::vector<Slot> slots_;

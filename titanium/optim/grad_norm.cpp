@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
@@ -11,6 +12,9 @@
 #include <cmath>
 
 #include "titanium/base/error.h"
+#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/kernel_choice.h"
+#include "titanium/optim/tensor_list.h"
 
 namespace titanium::optim {
 namespace {
@@ -89,6 +93,31 @@ void append_device_sums_of_squares(const Tensor& grad, std::vector<Tensor>& sums
   }
 }
 
+// All of them in one launch.
+Tensor kernel_sum_of_squares(const std::vector<Tensor>& grads) {
+  std::vector<Tensor> contiguous;  // lives until the launch
+  std::vector<kernels::SumOfSquaresTensor> entries;
+  for (const Tensor& grad : grads) {
+    contiguous.push_back(grad.contiguous());
+    entries.push_back({.data = contiguous.back().const_data_ptr(),
+                       .count = grad.numel(),
+                       .type = ops::element_type(grad),
+                       .first_chunk = 0});
+  }
+  const Tensor& beside = grads.front();
+  const auto list = upload(std::move(entries), beside.device());
+  const Tensor result = at::empty({}, beside.options().dtype(at::kDouble));
+  kernels::SumOfSquaresArgs args{.tensors = list.entries(),
+                                 .count = list.count,
+                                 .chunks = list.chunks,
+                                 .partials = nullptr,
+                                 .result = result.mutable_data_ptr<double>()};
+  const Tensor partials = ops::scratch_beside(beside, ops::scratch_bytes(args));
+  args.partials = static_cast<double*>(partials.mutable_data_ptr());
+  ops::launch(args);
+  return result;
+}
+
 std::vector<Tensor> gradients(std::span<Parameter* const> parameters) {
   std::vector<Tensor> grads;
   grads.reserve(parameters.size());
@@ -112,6 +141,7 @@ Tensor sum_of_squares(std::span<Parameter* const> parameters) {
     for (const Tensor& grad : grads) sum += cpu_sum_of_squares(grad);
     return at::scalar_tensor(sum, at::kDouble);
   }
+  if (std::all_of(grads.begin(), grads.end(), ops::uses_kernels)) return kernel_sum_of_squares(grads);
   std::vector<Tensor> sums;
   for (const Tensor& grad : grads) append_device_sums_of_squares(grad, sums);
   return at::stack(sums).sum();
@@ -119,9 +149,13 @@ Tensor sum_of_squares(std::span<Parameter* const> parameters) {
 
 Tensor total_norm(std::span<Parameter* const> parameters) { return sum_of_squares(parameters).sqrt_(); }
 
+Tensor clip_scale(const Tensor& norm, double max_norm) {
+  return norm.add(1e-6).reciprocal_().mul_(max_norm).clamp_max_(1.0);
+}
+
 void clip_grads(std::span<Parameter* const> parameters, double max_norm, const Tensor& norm) {
   const c10::NoGradGuard no_grad;
-  const Tensor scale = norm.add(1e-6).reciprocal().mul(max_norm).clamp_max(1.0);
+  const Tensor scale = clip_scale(norm, max_norm);
   // Reading the scale costs nothing on the CPU, and saves a pass over the gradients in most steps.
   if (scale.is_cpu() && scale.item<double>() == 1.0) return;
   std::map<Dtype, std::vector<Tensor>> by_dtype;

@@ -13,9 +13,12 @@ namespace titanium::optim {
 Tensor sum_of_squares(std::span<Parameter* const> parameters);
 Tensor total_norm(std::span<Parameter* const> parameters);
 
-// Multiplies every gradient by min(1, max_norm / (norm + 1e-6)), for `norm` as total_norm returned it, or as the ranks
-// agreed on it. Queues work only. A gradient that is not finite makes all of them so: check the norm where it is
-// logged.
+// min(1, max_norm / (norm + 1e-6)), for `norm` as total_norm returned it, or as the ranks agreed on it; beside the
+// norm.
+Tensor clip_scale(const Tensor& norm, double max_norm);
+
+// Multiplies every gradient by clip_scale. Queues work only. A gradient that is not finite makes all of them so: check
+// the norm where it is logged. Before an update of Adam this is not needed: its `step` scales while it reads.
 void clip_grads(std::span<Parameter* const> parameters, double max_norm, const Tensor& norm);
 
 }  // namespace titanium::optim

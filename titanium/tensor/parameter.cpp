@@ -50,6 +50,13 @@ void Parameter::accumulate(const Tensor& gradient) {
   }
 }
 
+Parameter::GradSum Parameter::open_grad_sum(Device device) {
+  Tensor& sum = grad_sum();
+  if (sum.defined()) return {sum, false};
+  sum = grad_place.defined() ? grad_place : at::empty(part.shape, at::TensorOptions(grad_sum_dtype()).device(device));
+  return {sum, true};
+}
+
 void Parameter::gather_around_use(Dtype dtype) {
   gathers_ = true;
   part_grad_dtype_ = dtype;

@@ -65,6 +65,13 @@ class Parameter {
   Tensor& grad_sum() { return gathers_ ? part_grad : grad; }
   // Where the first contribution should be written, if someone wants it in a place of their own.
   Tensor grad_place;
+  // The same for a kernel that adds to the sum in its memory. If `is_first`, the sum has been made just now, on
+  // `device`, and holds nothing yet: the caller must fill it.
+  struct GradSum {
+    Tensor sum;
+    bool is_first;
+  };
+  GradSum open_grad_sum(Device device);
 
   // --- For whoever writes to `value` (optimizer, initialisation, loading) ---
 

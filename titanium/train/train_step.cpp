@@ -84,9 +84,8 @@ std::optional<StepReport> train_step(TrainState& run, bool stop_requested) {
   agree(*run.mesh, report);
   report.loss = forward_backward(run, batches, report.all_valid_tokens);
   report.grad_norm = global_grad_norm(run);
-  optim::clip_grads(run.parameters, run.config.training.max_norm, report.grad_norm);
   report.lr = run.config.optimizer.lr * optim::lr_factor(run.schedule, run.step);
-  run.optimizer->step(report.lr, /*skip_unless_finite=*/report.grad_norm);
+  run.optimizer->step(report.lr, report.grad_norm, run.config.training.max_norm);
   ++run.step;
   for (const data::Batch& batch : batches) report.tokens += batch.batch * batch.seq_len;
   run.tokens_seen += report.tokens * run.mesh->size("batch");

@@ -106,8 +106,10 @@ TEST(Operators, NormQkvRopeMatchesAten) {
   EXPECT_CLOSE(qkv.v_BSKE, v, tolerance(at::kFloat));
   const Tensor a = random_tensor(q.sizes().vec()), b = random_tensor(k.sizes().vec()),
                c = random_tensor(v.sizes().vec());
-  (at::sum(qkv.q_BSHE * a) + at::sum(qkv.k_BSKE * b) + at::sum(qkv.v_BSKE * c)).backward();
-  (at::sum(q * a) + at::sum(k * b) + at::sum(v * c)).backward();
+  const Tensor d = random_tensor(x.sizes().vec());
+  (at::sum(qkv.q_BSHE * a) + at::sum(qkv.k_BSKE * b) + at::sum(qkv.v_BSKE * c) + at::sum(qkv.residual_tD * d))
+      .backward();
+  (at::sum(q * a) + at::sum(k * b) + at::sum(v * c) + at::sum(reference_x * d)).backward();
   EXPECT_CLOSE(x.grad(), reference_x.grad(), 4 * tolerance(at::kFloat));
   for (const Weight* weight : {&norm, &wq, &wk, &wv}) weight->expect_equal_grads(4 * tolerance(at::kFloat));
 }
@@ -164,6 +166,52 @@ TEST(Operators, HeadLossWithoutGradientLeavesTheWeightAlone) {
   Weight head({10, 4});
   head_loss(random_tensor({6, 4}), {head.parameter}, at::randint(10, {6}, at::kLong), 1.0);
   EXPECT_FALSE(head.parameter.grad.defined());
+}
+
+// Twice x; tells whether its backward may overwrite the gradient that arrives.
+Tensor doubled(const Tensor& x, bool& same_memory) {
+  Tensor y;
+  {
+    const c10::AutoGradMode no_grad(false);
+    y = x + x;
+  }
+  record({x}, {y}, [&same_memory](const Tensors& grads) -> Tensors {
+    const Tensor mine = own(grads[0]);
+    same_memory = mine.data_ptr() == grads[0].data_ptr();
+    return {(mine + mine).t().contiguous().t()};  // a view, as attention gives
+  });
+  return y;
+}
+
+TEST(Operators, AGradientIsOverwrittenOnlyWhereNobodyElseHoldsIt) {
+  const Tensor x = leaf_of(random_tensor({3, 4})), dy = random_tensor({3, 4});
+  bool first = false, second = false;
+  doubled(doubled(x, first), second).backward(dy);
+  EXPECT_TRUE(first);
+  EXPECT_FALSE(second) << "dy is ours";
+  EXPECT_CLOSE(x.grad(), 4 * dy, tolerance(at::kFloat));
+  bool expanded = true;
+  at::sum(doubled(x, expanded)).backward();
+  EXPECT_FALSE(expanded);
+}
+
+TEST(Operators, ASumOfGradientsIsOpenedWhereItBelongs) {
+  Parameter parameter("weight", {3});
+  parameter.materialize(at::kBFloat16, at::kCPU);
+  const auto made = parameter.open_grad_sum(at::kCPU);
+  EXPECT_TRUE(made.is_first);
+  EXPECT_EQ(made.sum.scalar_type(), at::kBFloat16);
+  const auto again = parameter.open_grad_sum(at::kCPU);
+  EXPECT_FALSE(again.is_first);
+  EXPECT_EQ(again.sum.data_ptr(), parameter.grad.data_ptr());
+  parameter.zero_grad();
+  parameter.grad_place = random_tensor({3});
+  EXPECT_EQ(parameter.open_grad_sum(at::kCPU).sum.data_ptr(), parameter.grad_place.data_ptr());
+  parameter.grad_place = Tensor();
+  parameter.gather_around_use(at::kFloat);
+  const Tensor of_part = parameter.open_grad_sum(at::kCPU).sum;
+  EXPECT_EQ(of_part.data_ptr(), parameter.part_grad.data_ptr());
+  EXPECT_EQ(of_part.scalar_type(), at::kFloat);
 }
 
 TEST(Operators, RecomputationIsBitEqual) {

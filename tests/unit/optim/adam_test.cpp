@@ -2,8 +2,11 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
+
+#include "titanium/optim/grad_norm.h"
 
 namespace titanium::optim {
 namespace {
@@ -94,6 +97,37 @@ TEST(Adam, GradientsOfAnyStrideAreRead) {
   p.grad = at::tensor({1.0F, -1.0F, 1.0F, 1.0F, 1.0F, -1.0F}).reshape({3, 2}).t();
   adam.step(1.0);
   EXPECT_TRUE(p.value.detach().sign().equal(-p.grad.sign()));
+}
+
+TEST(Adam, StepWithANormEqualsClippingBefore) {
+  for (const double max_norm : {0.5, 100.0}) {
+    const auto clipped = parameter_of("w", {1.0, 2.0}), at_once = parameter_of("w", {1.0, 2.0});
+    Adam first({clipped.get()}, {}), second({at_once.get()}, {});
+    for (int i = 0; i < 3; ++i) {
+      clipped->grad = at::tensor({3.0F, -4.0F});
+      at_once->grad = clipped->grad.clone();
+      const Tensor norm = total_norm(std::vector{clipped.get()});
+      clip_grads(std::vector{clipped.get()}, max_norm, norm);
+      first.step(0.1);
+      second.step(0.1, norm, max_norm);
+    }
+    EXPECT_TRUE(at_once->value.equal(clipped->value));
+    EXPECT_TRUE(second.state()[1].tensor.equal(first.state()[1].tensor));
+  }
+}
+
+TEST(Adam, ANormThatIsNotFiniteSkipsTheStep) {
+  const auto p = parameter_of("w", {1.0, 2.0});
+  Adam adam({p.get()}, {});
+  p->grad = at::tensor({1.0F, 1.0F});
+  adam.step(0.1, at::scalar_tensor(1.0, at::kDouble));
+  const Tensor before = p->value.detach().clone();
+  for (const double norm : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    p->grad = at::tensor({1.0F, 1.0F});
+    adam.step(0.1, at::scalar_tensor(norm, at::kDouble), 1.0);
+  }
+  EXPECT_TRUE(p->value.equal(before));
+  EXPECT_EQ(adam.state()[2].tensor.item<float>(), 1.0F);
 }
 
 TEST(Adam, StateWrittenFromOutsideContinuesTheRun) {

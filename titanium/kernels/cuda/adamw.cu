@@ -9,7 +9,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kBlocks = 4;  // per multiprocessor
-constexpr int kWidth = 8;   // elements of a thread's step in the vector path
 
 // The numbers of one update, the same for all elements.
 struct Update {
@@ -25,9 +24,8 @@ struct Update {
 };
 
 // In double: a bias correction is a difference of nearly equal numbers at first.
-__device__ Update update_of(const AdamWArgs& args) {
+__device__ Update update_of(const AdamWArgs& args, double step) {
   const double lr = args.device_learning_rate != nullptr ? *args.device_learning_rate : args.learning_rate;
-  const double step = args.device_step != nullptr ? *args.device_step : static_cast<double>(args.step);
   Update update;
   update.decay = static_cast<float>(args.decoupled ? lr * args.weight_decay : args.weight_decay);
   update.keep1 = static_cast<float>(1 - args.beta1);
@@ -98,9 +96,10 @@ __device__ void update_chunk(const AdamWTensor& tensor, ChunkRange range, const 
                       (!args.stochastic_rounding || tensor.random_first % 4 == 0);
   int64_t scalars = range.begin;
   if (vector) {
-    scalars += (range.end - range.begin) / kWidth * kWidth;
-    for (int64_t at = range.begin + threadIdx.x * kWidth; at < scalars; at += kThreads * kWidth)
-      update_elements<kWidth, P, G, S>(tensor, at, args, update);
+    constexpr int kStep = step_of_widest(sizeof(P) > sizeof(S) ? sizeof(P) : sizeof(S));
+    scalars += (range.end - range.begin) / kStep * kStep;
+    for (int64_t at = range.begin + threadIdx.x * kStep; at < scalars; at += kThreads * kStep)
+      update_elements<kStep, P, G, S>(tensor, at, args, update);
   }
   for (int64_t at = scalars + threadIdx.x; at < range.end; at += kThreads)
     update_elements<1, P, G, S>(tensor, at, args, update);
@@ -127,10 +126,16 @@ __device__ void update_chunk(const AdamWTensor& tensor, ChunkRange range, const 
 __global__ void __launch_bounds__(kThreads, kBlocks) adamw_kernel(AdamWArgs args) {
   if (args.skip != nullptr && *args.skip != 0) return;
   __shared__ Update update;
-  if (threadIdx.x == 0) update = update_of(args);
-  __syncthreads();
+  float step = -1;  // that `update` is for
   for (int64_t chunk = blockIdx.x; chunk < args.chunks; chunk += gridDim.x) {
     const AdamWTensor tensor = args.tensors[entry_of_chunk(args.tensors, args.count, chunk)];
+    const float its_step = tensor.step != nullptr ? *tensor.step : static_cast<float>(args.step);
+    if (its_step != step) {  // the same for all threads, and seldom: tensors mostly have one count
+      step = its_step;
+      __syncthreads();
+      if (threadIdx.x == 0) update = update_of(args, step);
+      __syncthreads();
+    }
     const ChunkRange range = range_of_chunk(tensor, tensor.count, chunk);
     if (tensor.parameter_type == ElementType::kBFloat16) {
       update_chunk<bfloat16>(tensor, range, args, update);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kBlocks = 3;  // per multiprocessor
-constexpr int kWidth = 8;   // elements of an access in the vector path
+constexpr int kWidth = 8;   // of what sizes and strides must be multiples for the vector path
 
 // Where element `at` of the rows lies.
 __device__ int64_t place(const CopyTensor& tensor, int64_t at, int64_t stride) {
@@ -67,8 +67,9 @@ __device__ void copy_chunk(const CopyTensor& tensor, ChunkRange range) {
       tensor.rows == 1 || (tensor.row_elements | tensor.source_stride | tensor.target_stride) % kWidth == 0;
   int64_t scalars = range.begin;
   if (whole_words && vector_aligned(tensor.source, 0, 1) && vector_aligned(tensor.target, 0, 1)) {
-    scalars += (range.end - range.begin) / kWidth * kWidth;
-    copy_range<kWidth, S, T, kAccumulate>(tensor, range.begin, scalars);
+    constexpr int kStep = step_of_widest(sizeof(T));  // reading two words of a wider source does no harm
+    scalars += (range.end - range.begin) / kStep * kStep;
+    copy_range<kStep, S, T, kAccumulate>(tensor, range.begin, scalars);
   }
   copy_range<1, S, T, kAccumulate>(tensor, scalars, range.end);
 }

@@ -10,7 +10,7 @@ constexpr int kBlocks = 5;   // per multiprocessor
 constexpr int kWindow = 32;  // sorted tokens
 constexpr int kBatch = 4;    // rows that a thread has under way
 constexpr int kParts = 2;    // of a window: of the run that came in, and of the run that goes out
-constexpr int kWide = 8;
+constexpr int kWide = 8;     // of what dim must be a multiple for the vector path
 
 // A window and the columns that this thread sums, for task number `task`.
 template <int N>
@@ -150,7 +150,7 @@ void embedding_grad(const EmbeddingGradArgs& args, CUstream_st* stream) {
   with_type(args.dy_type, [&](auto dy) {
     with_type(args.dtable_type, [&](auto dtable) {
       if (vector) {
-        launch_both<decltype(dy), decltype(dtable), kWide>(args, stream);
+        launch_both<decltype(dy), decltype(dtable), step_of_widest(sizeof(dtable))>(args, stream);
       } else {
         launch_both<decltype(dy), decltype(dtable), 1>(args, stream);
       }

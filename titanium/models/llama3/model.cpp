@@ -53,7 +53,7 @@ Tensor TransformerBlock::forward_once(const Tensor& x_tD, const Tensor& rope_tab
   const ops::Qkv qkv = ops::norm_qkv_rope(x_tD, attention_args(rope_table));
   const Tensor mixed_BSHE = ops::attention(qkv.q_BSHE, qkv.k_BSKE, qkv.v_BSKE, documents);
   const Tensor mixed_TD = mixed_BSHE.flatten(0, 1).flatten(1);
-  return feed_forward_half(ops::linear_residual(mixed_TD, attention_.wo.weight, x_tD, *exchange));
+  return feed_forward_half(ops::linear_residual(mixed_TD, attention_.wo.weight, qkv.residual_tD, *exchange));
 }
 
 Tensor TransformerBlock::feed_forward_half(const Tensor& h_tD) {

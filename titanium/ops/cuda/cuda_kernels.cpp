@@ -4,10 +4,37 @@
 #include <c10/cuda/CUDAStream.h>
 
 namespace titanium::ops {
+namespace {
 
-void fill_normal_on_current_stream(const kernels::FillNormalArgs& args) {
-  kernels::fill_normal_on_cuda(args, c10::cuda::getCurrentCUDAStream());
+template <typename Args>
+void launch(void (*launcher)(const Args&, CUstream_st*), const Args& args) {
+  launcher(args, c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
+
+}  // namespace
+
+void launch(const kernels::AdamWArgs& args) { launch(kernels::adamw, args); }
+void launch(const kernels::CrossEntropyArgs& args) { launch(kernels::cross_entropy, args); }
+void launch(const kernels::CrossEntropyGradientArgs& args) { launch(kernels::cross_entropy_gradient, args); }
+void launch(const kernels::CrossEntropyShardArgs& args) { launch(kernels::cross_entropy_statistics, args); }
+void launch(const kernels::EmbeddingGradArgs& args) { launch(kernels::embedding_grad, args); }
+void launch(const kernels::FillNormalArgs& args) { launch(kernels::fill_normal_on_cuda, args); }
+void launch(const kernels::RmsNormApplyArgs& args) { launch(kernels::rms_norm_apply, args); }
+void launch(const kernels::RmsNormBackwardArgs& args) { launch(kernels::rms_norm_backward, args); }
+void launch(const kernels::RmsNormForwardArgs& args) { launch(kernels::rms_norm_forward, args); }
+void launch(const kernels::RopeArgs& args) { launch(kernels::rope, args); }
+void launch(const kernels::SumLossesArgs& args) { launch(kernels::sum_losses, args); }
+void launch(const kernels::SumOfSquaresArgs& args) { launch(kernels::sum_of_squares, args); }
+void launch(const kernels::SwigluBackwardArgs& args) { launch(kernels::swiglu_backward, args); }
+void launch(const kernels::SwigluForwardArgs& args) { launch(kernels::swiglu_forward, args); }
+
+int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args) {
+  return kernels::embedding_grad_scratch_bytes(args.tokens, args.dim);
+}
+int64_t scratch_bytes(const kernels::RmsNormBackwardArgs& args) {
+  return kernels::rms_norm_backward_scratch_bytes(args.rows, args.dim);
+}
+int64_t scratch_bytes(const kernels::SumOfSquaresArgs&) { return kernels::sum_of_squares_scratch_bytes(); }
 
 }  // namespace titanium::ops

@@ -3,9 +3,32 @@
 #include "titanium/base/error.h"
 
 namespace titanium::ops {
+namespace {
 
-void fill_normal_on_current_stream(const kernels::FillNormalArgs&) {
+int64_t refuse() {
   TI_ASSERT(false, "a CUDA tensor in a build without CUDA");
+  return 0;
 }
+
+}  // namespace
+
+void launch(const kernels::AdamWArgs&) { refuse(); }
+void launch(const kernels::CrossEntropyArgs&) { refuse(); }
+void launch(const kernels::CrossEntropyGradientArgs&) { refuse(); }
+void launch(const kernels::CrossEntropyShardArgs&) { refuse(); }
+void launch(const kernels::EmbeddingGradArgs&) { refuse(); }
+void launch(const kernels::FillNormalArgs&) { refuse(); }
+void launch(const kernels::RmsNormApplyArgs&) { refuse(); }
+void launch(const kernels::RmsNormBackwardArgs&) { refuse(); }
+void launch(const kernels::RmsNormForwardArgs&) { refuse(); }
+void launch(const kernels::RopeArgs&) { refuse(); }
+void launch(const kernels::SumLossesArgs&) { refuse(); }
+void launch(const kernels::SumOfSquaresArgs&) { refuse(); }
+void launch(const kernels::SwigluBackwardArgs&) { refuse(); }
+void launch(const kernels::SwigluForwardArgs&) { refuse(); }
+
+int64_t scratch_bytes(const kernels::EmbeddingGradArgs&) { return refuse(); }
+int64_t scratch_bytes(const kernels::RmsNormBackwardArgs&) { return refuse(); }
+int64_t scratch_bytes(const kernels::SumOfSquaresArgs&) { return refuse(); }
 
 }  // namespace titanium::ops

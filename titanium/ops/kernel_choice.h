@@ -1,0 +1,23 @@
+// Whether an operator takes our kernels or ATen's. Both mean the same; ours round each result once and move less
+// memory.
+#pragma once
+
+#include "titanium/kernels/element_type.h"
+#include "titanium/tensor/tensor.h"
+
+namespace titanium::ops {
+
+bool kernels_have(Dtype dtype);
+
+// On a GPU, in a dtype that our kernels have, and not against set_reference_ops.
+bool uses_kernels(const Tensor& x);
+
+// From now on ATen's operators everywhere in this process (true), or kernels where there are some: for comparisons.
+void set_reference_ops(bool on);
+
+kernels::ElementType element_type(const Tensor& x);  // of a tensor that kernels take
+
+// Uninitialised memory beside x for one launch.
+Tensor scratch_beside(const Tensor& x, int64_t bytes);
+
+}  // namespace titanium::ops
