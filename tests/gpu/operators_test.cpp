@@ -1,4 +1,6 @@
-// Every operator on the GPU in bf16 against the same operator on the CPU in fp32, from the same bf16 inputs.
+// Every operator on the GPU against the same operator on the CPU in fp32, from the same inputs, which bf16 holds
+// exactly.
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randint.h>
 
@@ -8,7 +10,9 @@
 #include "titanium/ops/feed_forward.h"
 #include "titanium/ops/head_loss.h"
 #include "titanium/ops/init.h"
+#include "titanium/ops/kernel_choice.h"
 #include "titanium/ops/norm_qkv_rope.h"
+#include "titanium/ops/rms_norm.h"
 #include "titanium/ops/rope.h"
 
 namespace titanium::ops {
@@ -20,35 +24,63 @@ using GpuOperators = test::GpuTest;
 
 constexpr double kEps = 1e-5;
 
+// How the GPU computes.
+struct Kind {
+  Dtype activations = at::kBFloat16;
+  Dtype parameters = at::kFloat;
+  bool reference = false;  // ATen's operators instead of our kernels
+  double limit() const { return activations == at::kFloat ? 20 * tolerance(at::kFloat) : tolerance(at::kBFloat16); }
+};
+
+template <typename Check>
+void for_all_kinds(const Check& check) {
+  for (const bool reference : {false, true}) {
+    set_reference_ops(reference);
+    for (const Kind& kind : {Kind{at::kBFloat16, at::kFloat, reference}, Kind{at::kBFloat16, at::kBFloat16, reference},
+                             Kind{at::kFloat, at::kFloat, reference}}) {
+      SCOPED_TRACE(testing::Message() << kind.activations << " with parameters in " << kind.parameters
+                                      << (reference ? ", ATen" : ", kernels"));
+      check(kind);
+    }
+  }
+  set_reference_ops(false);
+}
+
 // The same values, exact in bf16, as a parameter on each device.
 struct Pair {
-  Pair(const Shape& shape, Device gpu, double scale) : cpu("weight", shape), gpu("weight", shape) {
+  Pair(const Shape& shape, Device gpu, double scale, const Kind& kind = {})
+      : limit(kind.limit()), cpu("weight", shape), gpu("weight", shape) {
     const c10::AutoGradMode no_grad(false);
     const Tensor values = (random_tensor(shape) * scale).to(at::kBFloat16).to(at::kFloat);
     cpu.materialize(at::kFloat, at::kCPU);
-    this->gpu.materialize(at::kFloat, gpu);
+    this->gpu.materialize(kind.parameters, gpu);
     cpu.value.copy_(values);
     this->gpu.value.copy_(values);
   }
-  void expect_close_grads() const { EXPECT_CLOSE(gpu.grad, cpu.grad, tolerance(at::kBFloat16)); }
+  void expect_close_grads() const {
+    EXPECT_EQ(gpu.grad.scalar_type(), gpu.value.scalar_type());
+    EXPECT_CLOSE(gpu.grad, cpu.grad, limit);
+  }
+  double limit;
   Parameter cpu, gpu;
 };
 
 struct Leaves {
-  Leaves(const Shape& shape, Device gpu_device) {
+  Leaves(const Shape& shape, Device gpu_device, const Kind& kind = {}) : limit(kind.limit()) {
     const Tensor values = random_tensor(shape).to(at::kBFloat16);
     cpu = values.to(at::kFloat).requires_grad_(true);
-    gpu = values.to(gpu_device).requires_grad_(true);
+    gpu = values.to(gpu_device, kind.activations).requires_grad_(true);
   }
-  void expect_close_grads() const { EXPECT_CLOSE(gpu.grad(), cpu.grad(), tolerance(at::kBFloat16)); }
+  void expect_close_grads() const { EXPECT_CLOSE(gpu.grad(), cpu.grad(), limit); }
+  double limit;
   Tensor cpu, gpu;
 };
 
-void backward_both(const Tensor& cpu, const Tensor& gpu) {
-  EXPECT_CLOSE(gpu, cpu, tolerance(at::kBFloat16));
+void backward_both(const Tensor& cpu, const Tensor& gpu, const Kind& kind = {}) {
+  EXPECT_CLOSE(gpu, cpu, kind.limit());
   const Tensor grad = random_tensor(cpu.sizes().vec()).to(at::kBFloat16);
   cpu.backward(grad.to(at::kFloat));
-  gpu.backward(grad.to(gpu.device()));
+  gpu.backward(grad.to(gpu.device(), gpu.scalar_type()));
 }
 
 TEST_F(GpuOperators, InitialWeightsHaveTheSameBitsAsOnTheCpu) {
@@ -92,46 +124,120 @@ TEST_F(GpuOperators, AttentionInFloatMatchesTheCpu) {
   EXPECT_CLOSE(on_gpu, attention(q, k, v, nullptr), 10 * tolerance(at::kFloat));
 }
 
-TEST_F(GpuOperators, NormQkvRopeMatchesTheCpu) {
-  const int64_t dim = 256, head_dim = 64, seq_len = 32;
-  Pair norm({dim}, gpu_, 1), wq({256, dim}, gpu_, 0.1), wk({128, dim}, gpu_, 0.1), wv({128, dim}, gpu_, 0.1);
-  const Leaves x({2 * seq_len, dim}, gpu_);
+void check_rms_norm(Device gpu, int64_t rows, int64_t dim, const Kind& kind) {
+  Pair weight({dim}, gpu, 1, kind);
+  const Leaves x({rows, dim}, gpu, kind);
+  for (int pass = 0; pass < 2; ++pass)  // the second adds to the gradients
+    backward_both(rms_norm(x.cpu, weight.cpu, kEps), rms_norm(x.gpu, weight.gpu, kEps), kind);
+  x.expect_close_grads();
+  weight.expect_close_grads();
+}
+
+TEST_F(GpuOperators, RmsNormMatchesTheCpu) {
+  for_all_kinds([&](const Kind& kind) {
+    check_rms_norm(gpu_, 300, 256, kind);
+    check_rms_norm(gpu_, 37, 4096, kind);
+    check_rms_norm(gpu_, 19, 131, kind);
+  });
+}
+
+TEST_F(GpuOperators, RmsNormTakesStridedRowsAndGivesTheSameBitsFromRstd) {
+  for_all_kinds([&](const Kind& kind) {
+    Pair weight({256}, gpu_, 1, kind);
+    const Tensor x = random_tensor({50, 3, 256}).to(gpu_, kind.activations).select(1, 1);
+    const RmsNormOutput out = rms_norm_forward(x, weight.gpu, kEps);
+    EXPECT_TRUE(at::equal(out.y_TD, rms_norm_forward(x.contiguous(), weight.gpu, kEps).y_TD));
+    EXPECT_TRUE(at::equal(out.y_TD, rms_norm_apply(x, out.rstd_T1, weight.gpu)));
+  });
+}
+
+void check_norm_qkv_rope(Device gpu, int64_t dim, int64_t head_dim, const Kind& kind) {
+  const int64_t seq_len = 32, heads = 4, kv_heads = 2;
+  Pair norm({dim}, gpu, 1, kind), wq({heads * head_dim, dim}, gpu, 0.1, kind),
+      wk({kv_heads * head_dim, dim}, gpu, 0.1, kind), wv({kv_heads * head_dim, dim}, gpu, 0.1, kind);
+  const Leaves x({2 * seq_len, dim}, gpu, kind);
   const Tensor table = rope_table(head_dim, seq_len, 500000, RopeScaling{}, at::kCPU);
-  const Qkv cpu = norm_qkv_rope(x.cpu, {norm.cpu, kEps, wq.cpu, wk.cpu, wv.cpu, head_dim, table});
-  const Qkv gpu = norm_qkv_rope(x.gpu, {norm.gpu, kEps, wq.gpu, wk.gpu, wv.gpu, head_dim, table.to(gpu_)});
-  EXPECT_CLOSE(gpu.k_BSKE, cpu.k_BSKE, tolerance(at::kBFloat16));
-  const auto joined = [](const Qkv& qkv) {
-    return qkv.q_BSHE.flatten(2).narrow(2, 0, 128) + qkv.k_BSKE.flatten(2) + qkv.v_BSKE.flatten(2);
+  const Qkv on_cpu = norm_qkv_rope(x.cpu, {norm.cpu, kEps, wq.cpu, wk.cpu, wv.cpu, head_dim, table});
+  const Qkv on_gpu = norm_qkv_rope(x.gpu, {norm.gpu, kEps, wq.gpu, wk.gpu, wv.gpu, head_dim, table.to(gpu)});
+  EXPECT_CLOSE(on_gpu.q_BSHE, on_cpu.q_BSHE, kind.limit());
+  EXPECT_CLOSE(on_gpu.k_BSKE, on_cpu.k_BSKE, kind.limit());
+  const auto joined = [&](const Qkv& qkv) {
+    const Tensor sum = qkv.q_BSHE.flatten(2).narrow(2, 0, kv_heads * head_dim) + qkv.k_BSKE.flatten(2);
+    return at::cat({(sum + qkv.v_BSKE.flatten(2)).flatten(0, 1), qkv.residual_tD}, 1);
   };
-  backward_both(joined(cpu), joined(gpu));
+  backward_both(joined(on_cpu), joined(on_gpu), kind);
   x.expect_close_grads();
   for (const Pair* pair : {&norm, &wq, &wk, &wv}) pair->expect_close_grads();
 }
 
-TEST_F(GpuOperators, FeedForwardMatchesTheCpu) {
-  const int64_t dim = 256, hidden = 768;
-  Pair norm({dim}, gpu_, 1), w1({hidden, dim}, gpu_, 0.1), w2({dim, hidden}, gpu_, 0.1), w3({hidden, dim}, gpu_, 0.1);
-  const Leaves h({300, dim}, gpu_);
+TEST_F(GpuOperators, NormQkvRopeMatchesTheCpu) {
+  for_all_kinds([&](const Kind& kind) {
+    check_norm_qkv_rope(gpu_, 256, 64, kind);
+    check_norm_qkv_rope(gpu_, 130, 30, kind);
+  });
+}
+
+TEST_F(GpuOperators, RotatingBackGivesTheInput) {
+  const Tensor table = rope_table(64, 32, 500000, std::nullopt, gpu_);
+  const Tensor q = random_tensor({2, 32, 4, 64}).to(gpu_), k = random_tensor({2, 32, 2, 64}).to(gpu_);
+  const Rotated there = rotate(q.clone(), k.clone(), table);
+  EXPECT_CLOSE(there.k_BSKE, apply_rope(k, table), tolerance(at::kFloat));
+  const Rotated back = rotate(there.q_BSHE, there.k_BSKE, table, /*inverse=*/true);
+  EXPECT_CLOSE(back.q_BSHE, q, tolerance(at::kFloat));
+  EXPECT_CLOSE(back.k_BSKE, k, tolerance(at::kFloat));
+}
+
+void check_feed_forward(Device gpu, int64_t dim, int64_t hidden, const Kind& kind, FeedForwardSaves saves) {
+  Pair norm({dim}, gpu, 1, kind), w1({hidden, dim}, gpu, 0.1, kind), w2({dim, hidden}, gpu, 0.1, kind),
+      w3({hidden, dim}, gpu, 0.1, kind);
+  const Leaves h({300, dim}, gpu, kind);
   backward_both(feed_forward(h.cpu, {norm.cpu, kEps, w1.cpu, w2.cpu, w3.cpu}, FeedForwardSaves::kNothing),
-                feed_forward(h.gpu, {norm.gpu, kEps, w1.gpu, w2.gpu, w3.gpu}, FeedForwardSaves::kGateAndUp));
+                feed_forward(h.gpu, {norm.gpu, kEps, w1.gpu, w2.gpu, w3.gpu}, saves), kind);
   h.expect_close_grads();
   for (const Pair* pair : {&norm, &w1, &w2, &w3}) pair->expect_close_grads();
 }
 
-TEST_F(GpuOperators, EmbeddingAndHeadLossMatchTheCpu) {
-  const int64_t vocabulary = 3000, dim = 128, tokens = 9000;
-  Pair table({vocabulary, dim}, gpu_, 1), head({vocabulary, dim}, gpu_, 0.1);
+TEST_F(GpuOperators, FeedForwardMatchesTheCpu) {
+  for_all_kinds([&](const Kind& kind) {
+    check_feed_forward(gpu_, 256, 768, kind, FeedForwardSaves::kGateAndUp);
+    check_feed_forward(gpu_, 256, 768, kind, FeedForwardSaves::kNothing);
+    check_feed_forward(gpu_, 130, 301, kind, FeedForwardSaves::kGateAndUp);
+  });
+}
+
+void check_embedding_and_head(Device gpu, int64_t vocabulary, int64_t dim, int64_t tokens, const Kind& kind) {
+  Pair table({vocabulary, dim}, gpu, 1, kind), head({vocabulary, dim}, gpu, 0.1, kind);
+  // Few ids in the first half: long runs of equal tokens.
   const Tensor ids = at::randint(vocabulary, {tokens}, at::kLong),
                labels = at::randint(vocabulary, {tokens}, at::kLong);
+  ids.narrow(0, 0, tokens / 2).remainder_(5);
   labels.narrow(0, 10, 100).fill_(kIgnoreIndex);
-  const double scale = 1.0 / (tokens - 100);
-  const Tensor cpu = head_loss(embedding(ids, table.cpu, at::kFloat), {head.cpu}, labels, scale);
-  const Tensor gpu = head_loss(embedding(ids.to(gpu_), table.gpu, at::kBFloat16), {head.gpu}, labels.to(gpu_), scale);
-  cpu.backward();
-  gpu.backward();
-  EXPECT_NEAR(gpu.item<double>(), cpu.item<double>(), 1e-3 * cpu.item<double>());
+  const double scale = 1.0 / static_cast<double>(tokens - 100);
+  for (int pass = 0; pass < 2; ++pass) {  // the second adds to the gradients
+    const Tensor on_cpu = head_loss(embedding(ids, table.cpu, at::kFloat), {head.cpu}, labels, scale);
+    const Tensor on_gpu =
+        head_loss(embedding(ids.to(gpu), table.gpu, kind.activations), {head.gpu}, labels.to(gpu), scale);
+    on_cpu.backward();
+    on_gpu.backward();
+    EXPECT_NEAR(on_gpu.item<double>(), on_cpu.item<double>(), 0.1 * kind.limit() * on_cpu.item<double>());
+  }
   table.expect_close_grads();
   head.expect_close_grads();
+}
+
+TEST_F(GpuOperators, EmbeddingAndHeadLossMatchTheCpu) {
+  for_all_kinds([&](const Kind& kind) {
+    check_embedding_and_head(gpu_, 3000, 128, 9000, kind);
+    check_embedding_and_head(gpu_, 1009, 130, 777, kind);
+  });
+}
+
+TEST_F(GpuOperators, HeadLossWithoutGradientLeavesTheWeightAlone) {
+  Pair head({500, 64}, gpu_, 0.1);
+  const Tensor x = random_tensor({40, 64}).to(at::kBFloat16), labels = at::randint(500, {40}, at::kLong);
+  const Tensor on_gpu = head_loss(x.to(gpu_), {head.gpu}, labels.to(gpu_), 1.0);
+  EXPECT_NEAR(on_gpu.item<double>(), head_loss(x.to(at::kFloat), {head.cpu}, labels, 1.0).item<double>(), 1.0);
+  EXPECT_FALSE(head.gpu.grad.defined());
 }
 
 }  // namespace

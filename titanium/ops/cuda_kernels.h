@@ -2,7 +2,10 @@
 // are none.
 #pragma once
 
+#include <span>
+
 #include "titanium/kernels/adamw.h"
+#include "titanium/kernels/copy_tensors.h"
 #include "titanium/kernels/cross_entropy.h"
 #include "titanium/kernels/embedding_grad.h"
 #include "titanium/kernels/fill_normal.h"
@@ -27,6 +30,7 @@ void launch(const kernels::SumLossesArgs& args);
 void launch(const kernels::SumOfSquaresArgs& args);
 void launch(const kernels::SwigluBackwardArgs& args);
 void launch(const kernels::SwigluForwardArgs& args);
+void launch_copies(std::span<const kernels::CopyTensor> copies);
 
 // Bytes of scratch memory for a launch with these arguments.
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args);

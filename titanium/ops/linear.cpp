@@ -4,6 +4,14 @@
 #include <ATen/ops/mm.h>
 
 namespace titanium::ops {
+namespace {
+
+// CUDA's products of 16-bit numbers can be given, and added to, in fp32.
+bool adds_up_in_float(const Tensor& grad, const Tensor& sum) {
+  return grad.is_cuda() && c10::elementSize(grad.scalar_type()) == 2 && sum.scalar_type() == at::kFloat;
+}
+
+}  // namespace
 
 Tensor linear_forward(const Tensor& x_TI, const Parameter& weight) {
   return at::mm(x_TI, weight.in(x_TI.scalar_type()).t());
@@ -22,14 +30,15 @@ void add_input_grad(Tensor& sum_TI, const Tensor& grad_TO, const Parameter& weig
 }
 
 void accumulate_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weight) {
-  Tensor& sum = weight.grad_sum();
-  if (sum.defined() && sum.scalar_type() == grad_TO.scalar_type()) {
-    sum.addmm_(grad_TO.t(), x_TI);
-  } else if (!sum.defined() && weight.grad_place.defined() &&
-             weight.grad_place.scalar_type() == grad_TO.scalar_type()) {
-    sum = at::mm_out(weight.grad_place, grad_TO.t(), x_TI);
+  auto [sum, is_first] = weight.open_grad_sum(grad_TO.device());
+  const Tensor grad_OT = grad_TO.t();
+  if (sum.scalar_type() == grad_TO.scalar_type()) {
+    is_first ? at::mm_out(sum, grad_OT, x_TI) : sum.addmm_(grad_OT, x_TI);
+  } else if (adds_up_in_float(grad_TO, sum)) {
+    is_first ? at::mm_out(sum, grad_OT, x_TI, at::kFloat) : at::addmm_out(sum, sum, grad_OT, x_TI, at::kFloat);
   } else {
-    weight.accumulate(at::mm(grad_TO.t(), x_TI));
+    const Tensor product = at::mm(grad_OT, x_TI);
+    is_first ? sum.copy_(product) : sum.add_(product);
   }
 }
 

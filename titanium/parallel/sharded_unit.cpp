@@ -1,9 +1,9 @@
 #include "titanium/parallel/sharded_unit.h"
 
-#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty.h>
 
 #include "titanium/base/error.h"
+#include "titanium/ops/copy_tensors.h"
 
 namespace titanium::parallel {
 namespace {
@@ -132,8 +132,7 @@ void ShardedUnit::finish_gather() {
 }
 
 void ShardedUnit::copy_in(const Tensor& mine) {
-  const c10::AutoGradMode no_grad(false);
-  std::vector<Tensor> to, from;
+  ops::Tensors to, from;
   for (const Segment& segment : gather_.segments) {
     const Tensor value = segment.parameter->value.detach();
     if (value.numel() == 0) continue;
@@ -142,7 +141,7 @@ void ShardedUnit::copy_in(const Tensor& mine) {
     // Offloaded values cross in their own dtype and are cast on the device.
     from.push_back(value.flatten().to(context_.device, /*non_blocking=*/true));
   }
-  if (!to.empty()) at::_foreach_copy_(to, from);
+  ops::copy_tensors(to, from);
 }
 
 // From the order of ranks to that of parameters.
@@ -153,11 +152,13 @@ void ShardedUnit::copy_out() {
   }
   whole_ = context_.pool.take(gather_.ranks * gather_.elements, context_.compute_dtype);
   const Tensor by_rank = flat_.view({gather_.ranks, gather_.elements});
+  ops::Tensors to, from;
   for (const Segment& segment : gather_.segments) {
-    whole_.narrow(0, gather_.ranks * segment.offset, gather_.ranks * segment.elements)
-        .view({gather_.ranks, segment.elements})
-        .copy_(by_rank.narrow(1, segment.offset, segment.elements));
+    to.push_back(whole_.narrow(0, gather_.ranks * segment.offset, gather_.ranks * segment.elements)
+                     .view({gather_.ranks, segment.elements}));
+    from.push_back(by_rank.narrow(1, segment.offset, segment.elements));
   }
+  ops::copy_tensors(to, from);
   context_.pool.give_back(std::exchange(flat_, Tensor()));
 }
 
@@ -183,6 +184,7 @@ bool ShardedUnit::has_grads() const {
 
 void ShardedUnit::copy_grads_in(const std::vector<Tensor>& grads, const Tensor& in) {
   const Tensor by_rank = in.view({reduce_.ranks, reduce_.elements});
+  ops::Tensors to, from;
   for (size_t i = 0; i < grads.size(); ++i) {
     const Segment& segment = reduce_.segments[i];
     const Tensor place = by_rank.narrow(1, segment.offset, segment.elements);
@@ -192,12 +194,14 @@ void ShardedUnit::copy_grads_in(const std::vector<Tensor>& grads, const Tensor& 
     }
     const Tensor flat = grads[i].flatten();
     const int64_t full_ranks = flat.numel() / segment.elements;
-    place.narrow(0, 0, full_ranks).copy_(flat.narrow(0, 0, full_ranks * segment.elements).view({full_ranks, -1}));
+    to.push_back(place.narrow(0, 0, full_ranks));
+    from.push_back(flat.narrow(0, 0, full_ranks * segment.elements).view({full_ranks, segment.elements}));
     const int64_t rest = flat.numel() - full_ranks * segment.elements;
-    if (rest > 0) {
-      place.select(0, full_ranks).narrow(0, 0, rest).copy_(flat.narrow(0, full_ranks * segment.elements, rest));
-    }
+    if (rest == 0) continue;
+    to.push_back(place.select(0, full_ranks).narrow(0, 0, rest));
+    from.push_back(flat.narrow(0, full_ranks * segment.elements, rest));
   }
+  ops::copy_tensors(to, from);
 }
 
 void ShardedUnit::start_reduce() {
@@ -241,6 +245,7 @@ void ShardedUnit::advance_reduce() {
 
 void ShardedUnit::add_to_grads(const Tensor& mine) {
   const c10::AutoGradMode no_grad(false);
+  ops::Tensors to, from;
   for (size_t i = 0; i < reduce_.segments.size(); ++i) {
     const Segment& segment = reduce_.segments[i];
     Parameter& parameter = *segment.parameter;
@@ -256,8 +261,11 @@ void ShardedUnit::add_to_grads(const Tensor& mine) {
     }
     // Across devices in the smaller dtype, on one device in one pass.
     const bool crosses = memory.device() != sum.device();
-    parameter.grad = memory.copy_(crosses ? sum.to(memory.scalar_type()) : sum, /*non_blocking=*/true);
+    to.push_back(memory);
+    from.push_back(crosses ? sum.to(memory.scalar_type()) : sum);
+    parameter.grad = memory;
   }
+  ops::copy_tensors(to, from);
 }
 
 }  // namespace titanium::parallel

@@ -39,7 +39,8 @@ __device__ void write(T* to, const Raw<S, N>& source, const Raw<T, N>& before) {
 // Elements begin, begin + N, ... below end.
 template <int N, typename S, typename T, bool kAccumulate>
 __device__ void copy_range(const CopyTensor& tensor, int64_t begin, int64_t end) {
-  constexpr int kBatch = kAccumulate ? 2 : 4;  // accesses that a thread has under way
+  // Accesses that a thread has under way: more of them where each reads little.
+  constexpr int kBatch = kAccumulate ? 2 : sizeof(S) < sizeof(T) ? 8 : 4;
   const S* source = static_cast<const S*>(tensor.source);
   T* target = static_cast<T*>(tensor.target);
   for (int64_t first = begin + threadIdx.x * N; first < end; first += kThreads * N * kBatch) {

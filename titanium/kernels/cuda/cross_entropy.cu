@@ -90,7 +90,20 @@ __device__ SumExp read_row(const T* row, int words, Raw<T, N>* cache, int kept, 
   return add_block<kThreads>(part, room);
 }
 
-// row = exp(row - shift) * factor, less `scale` at the column `target`, which may be outside.
+// A word of row = exp(row - shift) * factor, less `scale` at the column `target`, which may be outside.
+template <typename T, int N>
+__device__ void write_word(T* row, int word, const Raw<T, N>& raw, float shift, float factor, int64_t target,
+                           float scale) {
+  float values[N];
+  to_float(raw, values);
+  for (int j = 0; j < N; ++j) values[j] = exp_approximately(values[j] - shift) * factor;
+  const int64_t column = int64_t{word} * N;
+  if (target >= column && target < column + N) {
+    for (int j = 0; j < N; ++j) values[j] -= column + j == target ? scale : 0.0F;
+  }
+  store_floats<T, N>(row + column, values);
+}
+
 template <int kThreads, typename T, int N>
 __device__ void write_row(T* row, int words, const Raw<T, N>* cache, int kept, float shift, float factor,
                           int64_t target, float scale) {
@@ -105,22 +118,15 @@ __device__ void write_row(T* row, int words, const Raw<T, N>* cache, int kept, f
     for (int i = 0; i < kBatch; ++i) {
       const int word = first + i * kThreads;
       if (word >= words) break;
-      float values[N];
-      to_float(raw[i], values);
-      for (int j = 0; j < N; ++j) values[j] = exp_approximately(values[j] - shift) * factor;
-      const int64_t column = int64_t{word} * N;
-      if (target >= column && target < column + N) {
-        for (int j = 0; j < N; ++j) values[j] -= column + j == target ? scale : 0.0F;
-      }
-      store_floats<T, N>(row + column, values);
+      write_word<T, N>(row, word, raw[i], shift, factor, target, scale);
     }
   }
 }
 
 template <int kThreads, typename T, int N>
-__device__ void clear_row(T* row, int words) {
+__device__ void clear_row(T* row, int words, int thread) {
   const float zeros[N] = {};
-  for (int word = threadIdx.x; word < words; word += kThreads) store_floats<T, N>(row + int64_t{word} * N, zeros);
+  for (int word = thread; word < words; word += kThreads) store_floats<T, N>(row + int64_t{word} * N, zeros);
 }
 
 __device__ float total_scale(float scale, const float* device_scale) {
@@ -132,6 +138,12 @@ struct RowsArgs {
   CrossEntropyArgs args;
   int kept;
 };
+
+template <typename T>
+__device__ float target_logit(const CrossEntropyArgs& args, const T* row, int64_t label) {
+  const bool known = label >= 0 && label < args.vocabulary;
+  return known ? static_cast<float>(row[label]) : __int_as_float(0x7FFFFFFF);
+}
 
 constexpr int resident(int threads) { return threads == 1024 ? 1 : 4; }  // per multiprocessor
 
@@ -148,16 +160,59 @@ __global__ void __launch_bounds__(kThreads, resident(kThreads)) rows_kernel(Rows
     const int64_t label = args.labels[t];
     if (label == kIgnoredLabel) {
       if (threadIdx.x == 0) args.row_losses[t] = 0;
-      if (args.write_gradient) clear_row<kThreads, T, N>(row, words);
+      if (args.write_gradient) clear_row<kThreads, T, N>(row, words, threadIdx.x);
       continue;
     }
-    const bool known = label >= 0 && label < args.vocabulary;
-    const float target = known ? static_cast<float>(row[label]) : __int_as_float(0x7FFFFFFF);
+    const float target = target_logit(args, row, label);
     const SumExp total = read_row<kThreads, T, N>(row, words, cache, rows_args.kept, rooms[turn]);
     turn ^= 1;
     if (threadIdx.x == 0) args.row_losses[t] = logf(total.sum) + (total.max - target);
     if (args.write_gradient)
       write_row<kThreads, T, N>(row, words, cache, rows_args.kept, total.max, scale / total.sum, label, scale);
+  }
+}
+
+constexpr int kWarpThreads = 256;
+constexpr int kWarpBlocks = 4;  // per multiprocessor
+constexpr int kWarpWords = 8;   // that a lane holds of its row
+
+// Rows of up to 32 * kWarpWords words: each stays in the registers of one warp, so that many are under way.
+template <typename T, int N>
+__global__ void __launch_bounds__(kWarpThreads, kWarpBlocks) short_rows_kernel(CrossEntropyArgs args) {
+  constexpr int kRows = kWarpThreads / 32;
+  const int words = static_cast<int>(args.vocabulary / N), lane = threadIdx.x % 32;
+  const float scale = total_scale(args.scale, args.device_scale);
+  for (int64_t t = int64_t{blockIdx.x} * kRows + threadIdx.x / 32; t < args.rows; t += int64_t{gridDim.x} * kRows) {
+    T* row = static_cast<T*>(args.logits) + t * args.row_stride;
+    const int64_t label = args.labels[t];
+    if (label == kIgnoredLabel) {
+      if (lane == 0) args.row_losses[t] = 0;
+      if (args.write_gradient) clear_row<32, T, N>(row, words, lane);
+      continue;
+    }
+    Raw<T, N> raw[kWarpWords];
+#pragma unroll
+    for (int i = 0; i < kWarpWords; ++i) {
+      if (lane + i * 32 < words) raw[i] = load<T, N>(row + int64_t{lane + i * 32} * N);
+    }
+    const float target = target_logit(args, row, label);
+    SumExp total;
+#pragma unroll
+    for (int i = 0; i < kWarpWords; ++i) {
+      if (lane + i * 32 >= words) break;
+      float values[N];
+      to_float(raw[i], values);
+      add(total, values);
+    }
+    total = add_lanes(total);
+    if (lane == 0) args.row_losses[t] = logf(total.sum) + (total.max - target);
+    if (!args.write_gradient) continue;
+    __syncwarp();  // nobody reads the target's logit any more
+#pragma unroll
+    for (int i = 0; i < kWarpWords; ++i) {
+      if (lane + i * 32 >= words) break;
+      write_word<T, N>(row, lane + i * 32, raw[i], total.max, scale / total.sum, label, scale);
+    }
   }
 }
 
@@ -189,7 +244,7 @@ __global__ void __launch_bounds__(kShardThreads, kShardBlocks) gradient_kernel(C
   for (int64_t t = blockIdx.x; t < args.rows; t += gridDim.x) {
     T* row = static_cast<T*>(args.logits) + t * args.row_stride;
     if (args.labels[t] == kIgnoredLabel) {
-      clear_row<kShardThreads, T, N>(row, words);
+      clear_row<kShardThreads, T, N>(row, words, threadIdx.x);
     } else {
       write_row<kShardThreads, T, N>(row, words, static_cast<const Raw<T, N>*>(nullptr), 0, args.log_sum_exp[t], scale,
                                      args.labels[t] - args.first_column, scale);
@@ -208,11 +263,16 @@ __global__ void __launch_bounds__(kSumThreads) sum_losses_kernel(SumLossesArgs a
     *args.loss += sum * args.scale * (args.device_scale != nullptr ? static_cast<double>(*args.device_scale) : 1.0);
 }
 
-// Long rows get a multiprocessor each, and most of its shared memory; of short rows it holds several.
+// Long rows get a multiprocessor each, and most of its shared memory; of shorter rows it holds several.
 template <typename T, int N>
 void launch_rows(const CrossEntropyArgs& args, CUstream_st* stream) {
   constexpr int64_t kShortRow = 48 << 10;
   constexpr int kWordBytes = static_cast<int>(sizeof(Raw<T, N>));
+  if (args.vocabulary / N <= 32 * kWarpWords) {
+    const int64_t blocks = resident_blocks(ceil_div(args.rows, kWarpThreads / 32), kWarpBlocks);
+    launch(short_rows_kernel<T, N>, blocks, kWarpThreads, 0, stream, args);
+    return;
+  }
   const int64_t row_bytes = args.vocabulary * static_cast<int64_t>(sizeof(T));
   const int64_t room = row_bytes <= kShortRow ? kShortRow : largest_shared_bytes(20 << 10);
   const int64_t shared = !args.write_gradient ? 0 : row_bytes < room ? row_bytes : room / 16 * 16;

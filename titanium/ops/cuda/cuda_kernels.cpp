@@ -29,6 +29,12 @@ void launch(const kernels::SumOfSquaresArgs& args) { launch(kernels::sum_of_squa
 void launch(const kernels::SwigluBackwardArgs& args) { launch(kernels::swiglu_backward, args); }
 void launch(const kernels::SwigluForwardArgs& args) { launch(kernels::swiglu_forward, args); }
 
+void launch_copies(std::span<const kernels::CopyTensor> copies) {
+  kernels::copy_tensors_of_host_list(copies.data(), static_cast<int64_t>(copies.size()), /*accumulate=*/false,
+                                     c10::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args) {
   return kernels::embedding_grad_scratch_bytes(args.tokens, args.dim);
 }

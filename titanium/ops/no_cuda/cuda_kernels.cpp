@@ -26,6 +26,7 @@ void launch(const kernels::SumLossesArgs&) { refuse(); }
 void launch(const kernels::SumOfSquaresArgs&) { refuse(); }
 void launch(const kernels::SwigluBackwardArgs&) { refuse(); }
 void launch(const kernels::SwigluForwardArgs&) { refuse(); }
+void launch_copies(std::span<const kernels::CopyTensor>) { refuse(); }
 
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs&) { return refuse(); }

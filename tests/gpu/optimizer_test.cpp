@@ -1,0 +1,111 @@
+// Adam and the gradient norm on the GPU against the CPU.
+#include "tests/gpu/gpu_test.h"
+#include "titanium/optim/adam.h"
+#include "titanium/optim/grad_norm.h"
+
+namespace titanium::optim {
+namespace {
+
+using test::random_tensor;
+using test::tolerance;
+
+constexpr double kLr = 0.01;
+
+class GpuOptimizer : public test::GpuTest {
+ protected:
+  // One parameter for each size and dtype, with random values and a sequence of random gradients.
+  struct Side {
+    Side(Device device, const std::vector<Tensor>& values) : device(device) {
+      for (const Tensor& value : values) {
+        owned.push_back(std::make_unique<Parameter>("p" + std::to_string(owned.size()), value.sizes().vec()));
+        owned.back()->materialize(value.scalar_type(), device);
+        owned.back()->value.detach().copy_(value);
+        parameters.push_back(owned.back().get());
+      }
+    }
+    void give(const std::vector<Tensor>& grads) {
+      for (size_t i = 0; i < grads.size(); ++i) {
+        parameters[i]->grad = grads[i].defined() ? grads[i].to(device) : Tensor();
+      }
+    }
+    Device device;
+    std::vector<std::unique_ptr<Parameter>> owned;
+    std::vector<Parameter*> parameters;
+  };
+
+  static std::vector<Tensor> random_tensors(double scale) {
+    std::vector<Tensor> tensors;
+    for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
+      for (const Shape& shape : std::vector<Shape>{{64, 64}, {1}, {0, 64}, {40001}, {300, 7}})
+        tensors.push_back((random_tensor(shape) * scale).to(dtype));
+    }
+    return tensors;
+  }
+
+  static void expect_close(const Side& gpu, const Side& cpu, const Adam& gpu_adam, const Adam& cpu_adam) {
+    for (size_t i = 0; i < cpu.parameters.size(); ++i) {
+      const Tensor& expected = cpu.parameters[i]->value;
+      if (expected.numel() == 0) continue;
+      SCOPED_TRACE(testing::Message() << "parameter " << i);
+      EXPECT_CLOSE(gpu.parameters[i]->value, expected, 2 * tolerance(expected.scalar_type()));
+    }
+    const auto actual = gpu_adam.state(), expected = cpu_adam.state();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(actual[i].tensor.scalar_type(), expected[i].tensor.scalar_type());
+      if (expected[i].tensor.numel() == 0) continue;
+      SCOPED_TRACE(testing::Message() << expected[i].name << " of parameter " << i / 3);
+      EXPECT_CLOSE(actual[i].tensor, expected[i].tensor, 2 * tolerance(expected[i].tensor.scalar_type()));
+    }
+  }
+};
+
+TEST_F(GpuOptimizer, UpdatesAsOnTheCpuWithAndWithoutClipping) {
+  for (const bool decoupled : {true, false}) {
+    for (const double max_norm : {1.0, 1e9}) {
+      SCOPED_TRACE(testing::Message() << "decoupled " << decoupled << ", max_norm " << max_norm);
+      const std::vector<Tensor> values = random_tensors(1);
+      Side cpu(at::kCPU, values), gpu(gpu_, values);
+      Adam cpu_adam(cpu.parameters, {.decoupled = decoupled}), gpu_adam(gpu.parameters, {.decoupled = decoupled});
+      for (int step = 0; step < 3; ++step) {
+        std::vector<Tensor> grads = random_tensors(0.1);
+        if (step == 1) grads[3] = Tensor();  // counts one step less than the others
+        cpu.give(grads);
+        gpu.give(grads);
+        const Tensor norm = total_norm(cpu.parameters), gpu_norm = total_norm(gpu.parameters);
+        EXPECT_NEAR(gpu_norm.item<double>(), norm.item<double>(), 1e-12 * norm.item<double>());
+        cpu_adam.step(kLr, norm, max_norm);
+        gpu_adam.step(kLr, gpu_norm, max_norm);
+      }
+      expect_close(gpu, cpu, gpu_adam, cpu_adam);
+    }
+  }
+}
+
+TEST_F(GpuOptimizer, ANormThatIsNotFiniteChangesNothing) {
+  const std::vector<Tensor> values = random_tensors(1);
+  Side gpu(gpu_, values);
+  Adam adam(gpu.parameters, {});
+  std::vector<Tensor> grads = random_tensors(1);
+  grads[0][3][4] = std::nan("");
+  gpu.give(grads);
+  adam.step(kLr, total_norm(gpu.parameters), 1.0);
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_TRUE(gpu.parameters[i]->value.cpu().equal(values[i])) << i;
+  for (const StateTensor& state : adam.state()) {
+    if (state.tensor.numel() > 0) {
+      EXPECT_EQ(state.tensor.abs().max().item<double>(), 0.0) << state.name;
+    }
+  }
+}
+
+TEST_F(GpuOptimizer, GradientsOfAnyStrideAreRead) {
+  Parameter p("w", {30, 50});
+  p.materialize(at::kFloat, gpu_);
+  p.value.detach().zero_();
+  Adam adam({&p}, {.weight_decay = 0.0});
+  p.grad = random_tensor({50, 30}).to(gpu_).t();
+  adam.step(1.0, total_norm(std::vector<Parameter*>{&p}));
+  EXPECT_TRUE(p.value.detach().sign().equal(-p.grad.sign()));
+}
+
+}  // namespace
+}  // namespace titanium::optim
