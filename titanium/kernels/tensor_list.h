@@ -3,7 +3,7 @@
 // Note [Tensor lists]
 // A list is an array of entries (a pointer or more, sizes, types). Kernels cut every tensor into chunks of a fixed
 // number of elements and number the chunks through the whole list; `number_chunks` writes into each entry the number of
-// its first chunk, which is how a block finds its tensor (binary search). The caller makes the list once, when the
+// its first chunk, which is how a block finds its tensor (binary search). The caller makes the list when the
 // pointers are known, numbers it, copies it to device memory of its own, and keeps that alive while kernels that read
 // it are queued. So a launch copies nothing and can be captured in a CUDA graph. Entries may be empty (no elements).
 #pragma once
