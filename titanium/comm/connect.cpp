@@ -55,6 +55,7 @@ class JobWorld : public World {
   void set_timeout(std::chrono::milliseconds timeout) override;
   void report_failure(const std::string& reason) override {
     if (lifeline_) lifeline_->report_failure(reason);
+    if (hub_) hub_->wait_until_told(std::chrono::seconds(1));
   }
 
  private:

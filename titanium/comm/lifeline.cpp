@@ -120,6 +120,16 @@ void LifelineHub::tell_all(int failed_rank, const std::string& news) {
   for (const bool here : {false, true})
     for (const Peer& peer : peers_)
       if (peer.rank >= 0 && (peer.rank == 0) == here && peer.rank != failed_rank) peer.socket.send(line);
+  {
+    const std::lock_guard lock(mutex_);
+    told_ = true;
+  }
+  changed_.notify_all();
+}
+
+void LifelineHub::wait_until_told(milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, timeout, [this] { return told_; });
 }
 
 bool LifelineHub::all_left() const {

@@ -33,6 +33,9 @@ class LifelineHub {
 
   int port() const { return listener_.port; }
 
+  // Returns when the news of a failure has gone out to all, or after `timeout`: this process may end then.
+  void wait_until_told(std::chrono::milliseconds timeout);
+
   std::chrono::milliseconds goodbye_timeout = std::chrono::seconds(10);
 
  private:
@@ -56,6 +59,8 @@ class LifelineHub {
   std::vector<Peer> peers_;  // only the thread touches these
   bool failed_ = false;
   std::mutex mutex_;
+  std::condition_variable changed_;
+  bool told_ = false;
   bool closing_ = false;
   std::thread thread_;
 };
