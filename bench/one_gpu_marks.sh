@@ -17,7 +17,7 @@ row() {
   local name=$1 folder
   shift
   folder=$(mktemp -d)
-  if timeout 90 build/titanium train --metrics.log_freq 1 --lr_scheduler.warmup_steps 2 --optimizer.lr 3e-4 \
+  if timeout 150 build/titanium train --metrics.log_freq 1 --lr_scheduler.warmup_steps 2 --optimizer.lr 3e-4 \
     --job.dump_folder "$folder" "$@" >"$folder/log" 2>&1; then
     python3 - "$name" "$folder/metrics.jsonl" <<'PYTHON'
 import json, statistics, sys
@@ -36,6 +36,7 @@ none="--activation_checkpoint.mode none"
 by_operator="--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op"
 every_second="--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option 2"
 full="--activation_checkpoint.mode full"
+budget="--activation_checkpoint.mode memory_budget --activation_checkpoint.memory_budget 0.72"
 
 echo "| setting | tok/s | GiB | TFLOPS |"
 echo "|---|---|---|---|"
@@ -47,7 +48,7 @@ row "8B, 8192, batch 1, full (again)" $large --training.seq_len 8192 --training.
 row "8B, 8192, batch 1, full, FSDP on one rank (again)" $large --training.seq_len 8192 --training.local_batch_size 1 $full --parallelism.fsdp_on_one_rank
 row "8B, 8192, batch 2, none" $large --training.seq_len 8192 --training.local_batch_size 2 $none
 row "8B, 8192, batch 2, selective 2" $large --training.seq_len 8192 --training.local_batch_size 2 $every_second
-row "8B, 8192, batch 4, none" $large --training.seq_len 8192 --training.local_batch_size 4 $none
+row "8B, 8192, batch 2, memory_budget 0.72" $large --training.seq_len 8192 --training.local_batch_size 2 $budget
 row "8B, 32768, full" $large --training.steps 5 --training.seq_len 32768 --training.local_batch_size 1 $full
 row "8B, 65536, full" $large --training.steps 4 --training.seq_len 65536 --training.local_batch_size 1 $full
 row "8B, 131072, full" $large --training.steps 3 --training.seq_len 131072 --training.local_batch_size 1 $full

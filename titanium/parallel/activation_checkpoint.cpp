@@ -19,9 +19,27 @@ int64_t parse_every_nth(const std::string& text) {
   return number;
 }
 
+// Early blocks first: what late blocks keep is used first in the backward and lives for the shortest time.
+std::vector<nn::BlockSaves> plan_within(double budget, int64_t blocks, const SavedBytes& saved_bytes) {
+  using enum nn::BlockSaves;
+  std::vector saves(blocks, kEverything);
+  int64_t kept = blocks * saved_bytes(kEverything);
+  const auto allowed = static_cast<int64_t>(budget * static_cast<double>(kept));
+  for (const nn::BlockSaves less : {kAttentionHalf, kInput}) {
+    for (nn::BlockSaves& block : saves) {
+      if (kept <= allowed) return saves;
+      kept -= saved_bytes(block) - saved_bytes(less);
+      block = less;
+    }
+  }
+  return saves;
+}
+
 }  // namespace
 
-std::vector<nn::BlockSaves> plan_activation_checkpoint(const config::ActivationCheckpoint& options, int64_t blocks) {
+std::vector<nn::BlockSaves> plan_activation_checkpoint(const config::ActivationCheckpoint& options, int64_t blocks,
+                                                       const SavedBytes& saved_bytes) {
+  if (options.mode == "memory_budget") return plan_within(options.memory_budget, blocks, saved_bytes);
   if (options.mode == "none") return std::vector(blocks, nn::BlockSaves::kEverything);
   if (options.mode == "full") return std::vector(blocks, nn::BlockSaves::kInput);
   if (options.selective_ac_option == "op") return std::vector(blocks, nn::BlockSaves::kAttentionHalf);

@@ -122,7 +122,9 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
   plan.model = std::move(model);
   plan.model->compute_dtype = compute_dtype(config);
   models::place_parameters(*plan.model, config, plan.dims, rank);
-  plan.saves = parallel::plan_activation_checkpoint(config.activation_checkpoint, plan.model->block_count());
+  plan.saves = parallel::plan_activation_checkpoint(
+      config.activation_checkpoint, plan.model->block_count(),
+      [&](nn::BlockSaves saves) { return plan.model->saved_bytes_per_token(saves); });
   plan.memory = plan_memory(*plan.model, config, plan.dims, plan.saves);
   return plan;
 }

@@ -8,11 +8,14 @@ namespace {
 using enum nn::BlockSaves;
 using Plan = std::vector<nn::BlockSaves>;
 
-Plan plan(const std::string& mode, const std::string& option = "2") {
+int64_t saved_bytes(nn::BlockSaves saves) { return saves == kEverything ? 100 : saves == kAttentionHalf ? 50 : 10; }
+
+Plan plan(const std::string& mode, const std::string& option = "2", double budget = 0.5) {
   config::ActivationCheckpoint options;
   options.mode = mode;
   options.selective_ac_option = option;
-  return plan_activation_checkpoint(options, 5);
+  options.memory_budget = budget;
+  return plan_activation_checkpoint(options, 5, saved_bytes);
 }
 
 TEST(ActivationCheckpoint, NoneKeepsEverything) { EXPECT_EQ(plan("none"), Plan(5, kEverything)); }
@@ -29,6 +32,23 @@ TEST(ActivationCheckpoint, EveryNthBlockIsRecomputedAsInTorchtitan) {
   EXPECT_EQ(plan("selective", "3"), (Plan{kEverything, kEverything, kInput, kEverything, kEverything}));
   EXPECT_EQ(plan("selective", "9"), Plan(5, kEverything));
   EXPECT_EQ(plan("selective", "0"), Plan(5, kInput));
+}
+
+TEST(ActivationCheckpoint, ABudgetGivesUpProductsBeforeBlocks) {
+  const auto within = [](double budget) { return plan("memory_budget", "2", budget); };
+  EXPECT_EQ(within(1), Plan(5, kEverything));
+  EXPECT_EQ(within(0.8), (Plan{kAttentionHalf, kAttentionHalf, kEverything, kEverything, kEverything}));
+  EXPECT_EQ(within(0.5), Plan(5, kAttentionHalf));
+  EXPECT_EQ(within(0.45), (Plan{kInput, kAttentionHalf, kAttentionHalf, kAttentionHalf, kAttentionHalf}));
+  EXPECT_EQ(within(0), Plan(5, kInput));
+}
+
+TEST(ActivationCheckpoint, ABudgetIsNeverExceededUnlessInputsAloneExceedIt) {
+  for (double budget = 0.1; budget <= 1; budget += 0.01) {
+    int64_t kept = 0;
+    for (const nn::BlockSaves block : plan("memory_budget", "2", budget)) kept += saved_bytes(block);
+    EXPECT_LE(static_cast<double>(kept), 500 * budget + 1e-9);
+  }
 }
 
 TEST(ActivationCheckpoint, OtherOptionsAreRefused) {
