@@ -6,10 +6,13 @@
 #include <zlib.h>
 
 #include <cstring>
+#include <fstream>
 #include <random>
 
+#include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/checkpoint/crc32.h"
+#include "titanium/checkpoint/mapped_file.h"
 #include "titanium/checkpoint/pickle_writer.h"
 
 namespace titanium::checkpoint {
@@ -84,6 +87,25 @@ TEST(TorchArchive, ValuesWithoutTensorsAreReadAgain) {
   const TorchArchive read(bytes_of(archive), "test");
   EXPECT_EQ(read.value().at("step").as_int(), 5);
   EXPECT_THROW(read.tensor(read.value()), Error);
+}
+
+TEST(TorchArchive, TensorsBeyondFourGigabytesAreReadAgain) {
+  // The bytes in the middle are a hole in the file.
+  const auto path = test::test_folder() / "large";
+  const int64_t size = (int64_t{1} << 32) + 7;
+  TorchTensorArchive archive(at::kByte, {size});
+  std::ofstream file(path, std::ios::binary);
+  file << archive.head();
+  file.seekp(size - 1, std::ios::cur);
+  file << 'x' << archive.tail(0);
+  file.close();
+  const MappedFile mapped(path, "test");
+  const TorchArchive read(mapped.bytes(), "test");
+  const StoredTensor stored = read.tensor(read.value());
+  EXPECT_EQ(stored.shape, Shape({size}));
+  EXPECT_EQ(stored.data[0], std::byte{0});
+  EXPECT_EQ(stored.data[size - 1], std::byte{'x'});
+  std::filesystem::remove(path);
 }
 
 TEST(TorchArchive, TensorsThatReachBeyondTheirStorageAreRefused) {
