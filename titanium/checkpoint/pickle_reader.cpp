@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 
 #include "titanium/base/error.h"
@@ -75,6 +76,21 @@ constexpr auto kGlobals = std::to_array<std::string_view>({
     "torch.uint8",
 });
 static_assert(std::ranges::is_sorted(kGlobals));
+
+// Bytes are spelled as a text of the characters 0 to 255, here in UTF-8. Nothing for another text.
+std::optional<std::string> latin1(const std::string& utf8) {
+  std::string bytes;
+  for (size_t i = 0; i < utf8.size(); ++i) {
+    const auto code = static_cast<unsigned char>(utf8[i]);
+    if (code < 0x80) {
+      bytes += utf8[i];
+    } else {
+      if ((code != 0xc2 && code != 0xc3) || i + 1 == utf8.size() || (utf8[i + 1] & 0xc0) != 0x80) return std::nullopt;
+      bytes += static_cast<char>((code & 3) << 6 | (utf8[++i] & 0x3f));
+    }
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -380,22 +396,6 @@ void PickleMachine::push_global(const std::string& module, const std::string& na
   push(PickleValue::global(module, name));
 }
 
-// The text that bytes were spelled as, see PickleOutput::put_bytes.
-static std::string latin1(const std::string& utf8) {
-  std::string bytes;
-  for (size_t i = 0; i < utf8.size(); ++i) {
-    const auto code = static_cast<unsigned char>(utf8[i]);
-    if (code < 0x80) {
-      bytes += utf8[i];
-    } else {
-      const bool good = (code == 0xc2 || code == 0xc3) && i + 1 < utf8.size() && (utf8[i + 1] & 0xc0) == 0x80;
-      TI_CHECK(good, "bytes of a pickle have characters beyond 255. {}", kRemedy);
-      bytes += static_cast<char>((code & 3) << 6 | (utf8[++i] & 0x3f));
-    }
-  }
-  return bytes;
-}
-
 void PickleMachine::reduce(bool is_call) {
   const PickleValue arguments = pop();
   const PickleValue callable = pop();
@@ -405,7 +405,9 @@ void PickleMachine::reduce(bool is_call) {
   if (name == "_codecs.encode") {
     check(given.size() == 2 && given[0].kind() == Kind::string && given[1] == PickleValue("latin1"),
           "text is encoded in another way than latin1");
-    push(PickleValue::bytes(latin1(given[0].as_string())));
+    auto bytes = latin1(given[0].as_string());
+    check(bytes.has_value(), "a text that stands for bytes has characters beyond 255");
+    push(PickleValue::bytes(std::move(*bytes)));
   } else if (name == "builtins.bytes" || name == "__builtin__.bytes") {
     check(given.empty(), "bytes are made of something else than nothing");
     push(PickleValue::bytes(""));

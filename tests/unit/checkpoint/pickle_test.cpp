@@ -118,6 +118,10 @@ TEST(Pickle, UnknownClassesAreNamedAndRefused) {
                     "aX\x05\x00\x00\x00rot13\x86R."s)
                 .find("latin1"),
             std::string::npos);
+  EXPECT_NE(refusal("\x80\x02"
+                    "c_codecs\nencode\nX\x02\x00\x00\x00\xc4\x80X\x06\x00\x00\x00latin1\x86R."s)
+                .find("beyond 255"),
+            std::string::npos);
   EXPECT_NE(refusal("\x80\x02K\x01)R.").find("something else than a class is called"), std::string::npos);
 }
 
