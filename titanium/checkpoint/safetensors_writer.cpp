@@ -1,62 +1,13 @@
 #include "titanium/checkpoint/safetensors_writer.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <set>
 
 #include "titanium/base/error.h"
 #include "titanium/checkpoint/safetensors_header.h"
+#include "titanium/checkpoint/temporary_file.h"
 
 namespace titanium::checkpoint {
 namespace {
-
-// Written beside its place, then moved there; removed when something fails before that.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::filesystem::path& target)
-      : target_(target), path_(target.string() + fmt::format(".{}.tmp", ::getpid())) {
-    if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path());
-    file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    check(file_ >= 0);
-  }
-  ~TemporaryFile() {
-    if (file_ < 0) return;
-    ::close(file_);
-    ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  void write(const void* data, size_t size) {
-    const auto* bytes = static_cast<const char*>(data);
-    while (size > 0) {
-      const ssize_t written = ::write(file_, bytes, size);
-      if (written < 0 && errno == EINTR) continue;
-      check(written >= 0);
-      bytes += written;
-      size -= static_cast<size_t>(written);
-    }
-  }
-  // The bytes are on the disk before the name is.
-  void publish() {
-    check(::fsync(file_) == 0);
-    std::filesystem::rename(path_, target_);
-    ::close(std::exchange(file_, -1));
-  }
-
- private:
-  void check(bool good) const {
-    TI_CHECK(good, "{} cannot be written: {}. Check permissions and free space.", target_.string(),
-             std::strerror(errno));
-  }
-
-  std::filesystem::path target_;
-  std::filesystem::path path_;
-  int file_ = -1;
-};
 
 // Wide dtypes first: then every tensor is aligned, and readers need no copy.
 std::vector<const NamedTensor*> in_file_order(std::span<const NamedTensor> tensors) {
@@ -87,10 +38,10 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedT
   }
   const std::string head = format_safetensors_header(header);
   TemporaryFile file(path);
-  file.write(head.data(), head.size());
+  file.write(head);
   for (const NamedTensor* named : order) {
     const Tensor host = named->tensor.detach().cpu().contiguous();
-    file.write(host.const_data_ptr(), host.nbytes());
+    file.write({static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
   }
   file.publish();
 }
