@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/support/tiny_llama.h"
 #include "titanium/checkpoint/safetensors_writer.h"
 #include "titanium/comm/connect.h"
 #include "titanium/config/load_config.h"
@@ -22,19 +23,6 @@
 namespace {
 
 using namespace titanium;
-
-models::llama3::Args tiny_args(int64_t seq_len) {
-  models::llama3::Args args;
-  args.dim = 32;
-  args.n_layers = 3;
-  args.n_heads = 4;
-  args.n_kv_heads = 4;
-  args.head_dim = 8;
-  args.ffn_hidden_dim = 64;
-  args.vocab_size = 2048;
-  args.max_seq_len = seq_len;
-  return args;
-}
 
 struct Layout {
   std::string name;
@@ -80,7 +68,7 @@ void run_layout(const Layout& layout, comm::Environment environment, const std::
   comm::ConnectOptions options;
   options.environment = environment;
   const std::shared_ptr<comm::World> world = comm::connect(options);
-  auto model = std::make_unique<models::llama3::Llama3>(tiny_args(config.training.seq_len));
+  auto model = std::make_unique<models::llama3::Llama3>(test::tiny_llama(config.training.seq_len));
   auto plan = train::plan_model(config, layout.ranks, environment.rank, std::move(model));
   train::TrainState run = train::build_train_state(config, at::kCPU, world, std::move(plan));
   ShardFile shards;

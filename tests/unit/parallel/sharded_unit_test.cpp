@@ -5,9 +5,7 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
-#include <thread>
-
-#include "titanium/comm/world.h"
+#include "tests/support/threaded_ranks.h"
 
 namespace titanium::parallel {
 namespace {
@@ -69,12 +67,7 @@ void gather_and_reduce(comm::World& world) {
 }
 
 TEST(ShardedUnit, GathersAndReducesWhatDoesNotDivide) {
-  for (const int ranks : {1, 2, 3, 4}) {
-    auto worlds = comm::make_threaded_worlds(ranks);
-    std::vector<std::thread> threads;
-    for (auto& world : worlds) threads.emplace_back([&world] { gather_and_reduce(*world); });
-    for (std::thread& thread : threads) thread.join();
-  }
+  for (const int ranks : {1, 2, 3, 4}) test::run_ranks(ranks, gather_and_reduce);
 }
 
 TEST(BufferPool, ReusesWhatFitsClosely) {

@@ -3,10 +3,11 @@
 #include <ATen/ops/full.h>
 
 #include <fstream>
-#include <thread>
 
 #include "tests/support/tensors.h"
 #include "tests/support/test_folder.h"
+#include "tests/support/threaded_ranks.h"
+#include "tests/support/tiny_llama.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/models/llama3/model.h"
@@ -35,15 +36,7 @@ JobConfig tiny_config() {
 }
 
 models::llama3::Args tiny_args(bool tied) {
-  models::llama3::Args args;
-  args.dim = 32;
-  args.n_layers = 3;
-  args.n_heads = 4;
-  args.n_kv_heads = 4;
-  args.head_dim = 8;
-  args.ffn_hidden_dim = 64;
-  args.vocab_size = 2048;
-  args.max_seq_len = 32;
+  models::llama3::Args args = test::tiny_llama(tiny_config().training.seq_len);
   args.tied_embeddings = tied;
   return args;
 }
@@ -62,11 +55,16 @@ void store_shards(const std::vector<Parameter*>& parameters, std::map<std::strin
   }
 }
 
-void train_rank(const JobConfig& config, const models::llama3::Args& args, std::shared_ptr<comm::World> world,
-                Outcome& outcome) {
-  const bool reports = world->rank() == 0;
-  auto plan = plan_model(config, world->size(), world->rank(), std::make_unique<models::llama3::Llama3>(args));
-  TrainState run = build_train_state(config, at::kCPU, world, std::move(plan));
+// This rank's run. `world` outlives it.
+TrainState build_run(const JobConfig& config, const models::llama3::Args& args, comm::World& world) {
+  auto plan = plan_model(config, world.size(), world.rank(), std::make_unique<models::llama3::Llama3>(args));
+  return build_train_state(config, at::kCPU, std::shared_ptr<comm::World>(&world, [](comm::World*) {}),
+                           std::move(plan));
+}
+
+void train_rank(const JobConfig& config, const models::llama3::Args& args, comm::World& world, Outcome& outcome) {
+  const bool reports = world.rank() == 0;
+  TrainState run = build_run(config, args, world);
   store_shards(run.parameters, outcome.initial);
   for (int64_t i = 0; i < config.training.steps; ++i) {
     const StepReport report = train_step(run).value();
@@ -90,19 +88,7 @@ Outcome train(const JobConfig& config, int ranks, bool tied = false) {
     outcome.initial[parameter->fqn] = at::full(parameter->global_shape, NAN);
     outcome.final[parameter->fqn] = at::full(parameter->global_shape, NAN);
   }
-  auto worlds = comm::make_threaded_worlds(ranks);
-  std::vector<std::thread> threads;
-  for (auto& world : worlds) {
-    threads.emplace_back([&config, &args, &outcome, world = std::shared_ptr<comm::World>(std::move(world))]() mutable {
-      try {
-        train_rank(config, args, world, outcome);
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << "rank " << world->rank() << ": " << error.what();
-        world.reset();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::run_ranks(ranks, [&](comm::World& world) { train_rank(config, args, world, outcome); });
   return outcome;
 }
 
@@ -221,18 +207,11 @@ TEST(Layout, MixedPrecisionStaysWithinTheRoundingOfBfloat16) {
 // Runs `f` as every rank of the layout, each with its own run.
 void on_every_rank(const Layout& layout, const std::function<void(TrainState&)>& f) {
   const JobConfig config = configure(layout);
-  auto worlds = comm::make_threaded_worlds(layout.ranks());
-  std::vector<std::thread> threads;
-  for (auto& world : worlds) {
-    threads.emplace_back([&, world = std::shared_ptr<comm::World>(std::move(world))]() mutable {
-      auto plan =
-          plan_model(config, world->size(), world->rank(), std::make_unique<models::llama3::Llama3>(tiny_args(false)));
-      TrainState run = build_train_state(config, at::kCPU, world, std::move(plan));
-      f(run);
-      run.mesh->host_group("world")->barrier();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::run_ranks(layout.ranks(), [&](comm::World& world) {
+    TrainState run = build_run(config, tiny_args(/*tied=*/false), world);
+    f(run);
+    run.mesh->host_group("world")->barrier();
+  });
 }
 
 TEST(Layout, ValidationSeesTheWholeSetOnEveryLayout) {

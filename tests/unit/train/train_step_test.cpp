@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 
 #include "tests/support/tensors.h"
+#include "tests/support/tiny_llama.h"
 #include "titanium/base/error.h"
 #include "titanium/models/llama3/model.h"
 #include "titanium/parallel/activation_checkpoint.h"
@@ -23,17 +24,8 @@ JobConfig tiny_config() {
   return config;
 }
 
-// A run of a Llama that is smaller than every flavor.
 TrainState tiny_run(const JobConfig& config, int64_t accumulation_steps = 1) {
-  models::llama3::Args args;
-  args.dim = 32;
-  args.n_layers = 3;
-  args.n_heads = 4;
-  args.n_kv_heads = 2;
-  args.head_dim = 8;
-  args.ffn_hidden_dim = 64;
-  args.vocab_size = 2048;
-  args.max_seq_len = config.training.seq_len;
+  const models::llama3::Args args = test::tiny_llama(config.training.seq_len, /*kv_heads=*/2);
   TrainState run = build_train_state(config, at::kCPU, nullptr,
                                      plan_model(config, 1, 0, std::make_unique<models::llama3::Llama3>(args)));
   run.optimizer = std::make_unique<optim::Adam>(run.parameters, optim::AdamOptions{});
