@@ -75,7 +75,7 @@ rebuild "a model file changed, program started" titanium/models/llama3/model.cpp
 rebuild "a kernel changed, program started" "$kernel" titanium "$build/titanium" --version
 rebuild "a test changed, test program started" tests/unit/ops/attention_test.cpp unit_ops "$build/unit_ops" --gtest_list_tests
 
-cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
+cpu=$(awk -F': ' '/^model name/ { name = $2 } END { print name }' /proc/cpuinfo)
 cat <<TABLE
 $jobs jobs on ${cpu:-$(uname -m)}, $(awk '/MemTotal/ { printf "%.0f", $2 / 1048576 }' /proc/meminfo) GiB, commit $(git rev-parse --short HEAD), without ccache, CUDA compiler: $([ -n "$(cached TITANIUM_NVCC)" ] && echo yes || echo no)
 
