@@ -70,4 +70,8 @@ uint32_t crc32(std::span<const std::byte> bytes, uint32_t previous) {
   return zlib_crc32(bytes, previous);
 }
 
+uint32_t crc32_combine(uint32_t first, uint32_t second, uint64_t size) {
+  return static_cast<uint32_t>(::crc32_combine(first, second, static_cast<z_off_t>(size)));
+}
+
 }  // namespace titanium::checkpoint
