@@ -134,7 +134,7 @@ class Train(unittest.TestCase):
         loaded = float(self.metrics()[0]["loss"])
         self.train(*options[:3], dump="random")
         self.assertNotAlmostEqual(loaded, float(self.metrics("random")[0]["loss"]), places=1)
-        self.refused("nowhere is not a folder. Set checkpoint.initial_load_path", *options,
+        self.refused("initial_load_path = nowhere is not a folder. Name one with Hugging Face weights.", *options,
                      "--checkpoint.initial_load_path=nowhere")
         self.refused("model.embed_tokens.weight is [2000, 64] in the weights, but [2048, 256] in the model", *options[1:],
                      "--model.flavor=debugmodel", code=1)

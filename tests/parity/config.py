@@ -28,6 +28,8 @@ OWN = {
     "parallelism.ddp_bucket_mb",
     "parallelism.fsdp_reduce_once",
     "parallelism.fsdp_on_one_rank",
+    "checkpoint.grace_seconds",
+    "checkpoint.timeout_seconds",
     "comm.backend",
 }
 

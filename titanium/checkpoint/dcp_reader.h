@@ -31,6 +31,7 @@ class DcpReader {
   // is missing, when one of them is damaged, or when they do not belong together.
   explicit DcpReader(const std::filesystem::path& folder);
 
+  const std::filesystem::path& folder() const { return folder_; }
   const DcpMetadata& metadata() const { return metadata_; }
   // What the writer noted about the run. Empty for checkpoints of torch.
   const std::map<std::string, std::string>& facts() const { return sidecar_.facts; }

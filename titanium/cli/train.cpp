@@ -1,5 +1,7 @@
 #include "titanium/cli/train.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -17,11 +19,26 @@ namespace titanium::cli {
 namespace {
 
 std::atomic<bool> stop_requested = false;
+std::atomic<bool> save_requested = false;
+std::atomic<unsigned> grace_seconds = 60;
 
-// The first signal ends the run after the current step; a second one ends the program at once.
+// The first signal ends the run after the current step, once that is saved; a second one ends the program at once, and
+// so does the end of the time that it has.
 void request_stop(int signal) {
   stop_requested = true;
   std::signal(signal, SIG_DFL);
+  ::alarm(grace_seconds);
+}
+
+void request_save(int) { save_requested = true; }
+
+// Only calls that a signal handler may make.
+void end_after_grace(int) {
+  constexpr std::string_view kLine =
+      "titanium: the step and its checkpoint did not end within checkpoint.grace_seconds after the signal; the next "
+      "start goes on from the last checkpoint that was saved. Allow more time, or save more often.\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+  std::_Exit(1);
 }
 
 // LOG_RANK lists the ranks whose output is shown, as torchtitan's launcher has it. A launcher that relays the output
@@ -78,7 +95,11 @@ int run_train(Arguments args) {
   std::set_terminate(end_after_unhandled_exception);
   std::signal(SIGINT, request_stop);
   std::signal(SIGTERM, request_stop);
-  train::train(config::load_config(args), {stop_requested, end_after_peer_failure});
+  std::signal(SIGUSR1, request_save);
+  std::signal(SIGALRM, end_after_grace);
+  const config::LoadedConfig loaded = config::load_config(args);
+  grace_seconds = static_cast<unsigned>(loaded.config.checkpoint.grace_seconds);
+  train::train(loaded, {stop_requested, end_after_peer_failure, /*on_built=*/nullptr, &save_requested});
   return 0;
 }
 

@@ -47,10 +47,16 @@ class JobWorld : public World {
   int rank() const override { return options_.environment.rank; }
   int size() const override { return options_.environment.world_size; }
   GroupPtr group(const std::string& axis, const std::vector<int>& members) override {
-    return make_group(axis, members, /*on_host=*/options_.device.is_cpu());
+    return make_group(axis, members, /*on_host=*/options_.device.is_cpu(), conditions_);
   }
   GroupPtr host_group(const std::string& axis, const std::vector<int>& members) override {
-    return make_group(axis, members, /*on_host=*/true);
+    return make_group(axis, members, /*on_host=*/true, conditions_);
+  }
+  GroupPtr patient_host_group(const std::string& axis, const std::vector<int>& members,
+                              std::chrono::milliseconds timeout, const std::string& option) override {
+    auto own = std::make_shared<Conditions>(Deadline{timeout, option});
+    own->set_lifeline(lifeline_);
+    return make_group(axis, members, /*on_host=*/true, std::move(own));
   }
   void set_timeout(std::chrono::milliseconds timeout) override;
   void report_failure(const std::string& reason) override {
@@ -61,7 +67,8 @@ class JobWorld : public World {
  private:
   std::vector<int> all_ranks() const;
   void hold_lifeline();
-  GroupPtr make_group(const std::string& axis, const std::vector<int>& members, bool on_host);
+  GroupPtr make_group(const std::string& axis, const std::vector<int>& members, bool on_host,
+                      std::shared_ptr<const Conditions> conditions);
 
   ConnectOptions options_;
   std::shared_ptr<Conditions> conditions_;
@@ -123,7 +130,8 @@ void JobWorld::set_timeout(std::chrono::milliseconds timeout) {
     if (const auto group = weak.lock()) group->set_timeout(timeout);
 }
 
-GroupPtr JobWorld::make_group(const std::string& axis, const std::vector<int>& members, bool on_host) {
+GroupPtr JobWorld::make_group(const std::string& axis, const std::vector<int>& members, bool on_host,
+                              std::shared_ptr<const Conditions> conditions) {
   const int place = group_rank(*this, members);
   if (members.size() == 1 && !options_.connect_groups_of_one) return make_fake_group(axis, place, members);
   const Deadline deadline = conditions_->deadline();
@@ -131,10 +139,11 @@ GroupPtr JobWorld::make_group(const std::string& axis, const std::vector<int>& m
   std::string key = fmt::format("group/{}/{}/{:x}", on_host ? "host" : "device", axis, identity);
   key += fmt::format("/{}", groups_made_[key]++);
   store_->meet(key, fmt::format(" for axis {}", axis), members, deadline);
-  const GroupSpec spec{axis, place, members, store_->part(key, deadline), conditions_};
+  const bool common = conditions == conditions_;
+  const GroupSpec spec{axis, place, members, store_->part(key, deadline), std::move(conditions)};
   const bool nccl = !on_host && options_.cuda_carrier == ConnectOptions::Carrier::kNccl;
   const std::shared_ptr<C10dGroup> group = nccl ? make_nccl_group(spec, options_.device) : network_->make_group(spec);
-  groups_.push_back(group);
+  if (common) groups_.push_back(group);
   return group;
 }
 

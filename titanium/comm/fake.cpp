@@ -72,6 +72,10 @@ class FakeWorld : public World {
   GroupPtr host_group(const std::string& axis, const std::vector<int>& members) override {
     return group(axis, members);
   }
+  GroupPtr patient_host_group(const std::string& axis, const std::vector<int>& members, std::chrono::milliseconds,
+                              const std::string&) override {
+    return group(axis, members);
+  }
   void set_timeout(std::chrono::milliseconds) override {}
   void report_failure(const std::string&) override {}
 

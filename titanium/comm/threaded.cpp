@@ -235,6 +235,10 @@ class ThreadedWorld : public World {
   GroupPtr host_group(const std::string& axis, const std::vector<int>& members) override {
     return group(axis, members);
   }
+  GroupPtr patient_host_group(const std::string& axis, const std::vector<int>& members, std::chrono::milliseconds,
+                              const std::string&) override {
+    return group(axis, members);
+  }
   void set_timeout(std::chrono::milliseconds timeout) override {
     const std::lock_guard lock(shared_->mutex);
     shared_->timeout = timeout;

@@ -23,6 +23,10 @@ class World {
   virtual GroupPtr group(const std::string& axis, const std::vector<int>& members) = 0;
   // The same for tensors in host memory; the host waits for their results.
   virtual GroupPtr host_group(const std::string& axis, const std::vector<int>& members) = 0;
+  // The same with a timeout of its own, which `set_timeout` leaves alone: for work that takes its time. `option` is
+  // where the user sets it.
+  virtual GroupPtr patient_host_group(const std::string& axis, const std::vector<int>& members,
+                                      std::chrono::milliseconds timeout, const std::string& option) = 0;
 
   // For everything from now on, in all groups.
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;

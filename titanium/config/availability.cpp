@@ -15,7 +15,6 @@ using Condition = bool (*)(const JobConfig& config);
 bool always(const JobConfig&) { return true; }
 bool with_tensorboard(const JobConfig& c) { return c.metrics.enable_tensorboard; }
 bool with_checkpoints(const JobConfig& c) { return c.checkpoint.enable; }
-bool loading_another_format(const JobConfig& c) { return c.checkpoint.enable && !c.checkpoint.initial_load_in_hf; }
 bool when_recomputing(const JobConfig& c) { return c.activation_checkpoint.mode != "none"; }
 bool when_recomputing_by_operator(const JobConfig& c) {
   return c.activation_checkpoint.mode == "selective" && c.activation_checkpoint.selective_ac_option == "op";
@@ -43,13 +42,7 @@ constexpr Missing kMissing[] = {
     {"parallelism.context_parallel_degree"},
     {"parallelism.expert_parallel_degree"},
     {"parallelism.expert_tensor_parallel_degree"},
-    {"checkpoint.enable", [](const JobConfig& c) { return !c.checkpoint.load_only; },
-     "available yet only together with checkpoint.load_only"},
-    {"checkpoint.initial_load_path", loading_another_format, "available yet only with checkpoint.initial_load_in_hf"},
     {"checkpoint.initial_load_in_hf_quantized", with_checkpoints},
-    {"checkpoint.load_step", with_checkpoints},
-    {"checkpoint.exclude_from_loading", with_checkpoints},
-    {"checkpoint.create_seed_checkpoint", with_checkpoints},
     {"activation_checkpoint.visualize_memory_budget_pareto",
      [](const JobConfig& c) { return c.activation_checkpoint.mode == "memory_budget"; }},
     {"activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns", when_recomputing_by_operator},

@@ -149,6 +149,8 @@ struct Checkpoint {
   bool enable_first_step_checkpoint = false;
   bool create_seed_checkpoint = false;
   bool load_only = false;
+  int64_t grace_seconds = 60;
+  int64_t timeout_seconds = 1800;
 };
 
 struct ActivationCheckpoint {

@@ -292,8 +292,21 @@ void declare_loading(Section<Checkpoint>& checkpoint) {
       .at_least(0)
       .or_also(-1);
   checkpoint.option("exclude_from_loading", &Checkpoint::exclude_from_loading,
-                    "Parts not to load: optimizer, lr_scheduler, dataloader, train_state.");
+                    "Parts not to load: model, optimizer, lr_scheduler, dataloader, train_state.");
   checkpoint.option("load_only", &Checkpoint::load_only, "Load but never save.");
+}
+
+void declare_patience(Section<Checkpoint>& checkpoint) {
+  checkpoint
+      .option("grace_seconds", &Checkpoint::grace_seconds,
+              "After SIGTERM or SIGINT: time for the current step and its checkpoint, then the run ends.")
+      .at_least(1)
+      .own();
+  checkpoint
+      .option("timeout_seconds", &Checkpoint::timeout_seconds,
+              "How long ranks wait for each other while a checkpoint is written.")
+      .at_least(1)
+      .own();
 }
 
 void declare_checkpoint(Schema& schema) {
@@ -316,6 +329,7 @@ void declare_checkpoint(Schema& schema) {
                     "Save after step 1 as well, to try the storage early.");
   checkpoint.option("create_seed_checkpoint", &Checkpoint::create_seed_checkpoint,
                     "Save the initial model on one rank and end.");
+  declare_patience(checkpoint);
 }
 
 void declare_activation_checkpoint(Schema& schema) {

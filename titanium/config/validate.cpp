@@ -112,6 +112,13 @@ void check_pipeline(const JobConfig& config, Problems& problems) {
 }
 
 void check_loading(const Checkpoint& checkpoint, Problems& problems) {
+  static const std::vector<std::string> kStates = {"model", "optimizer", "lr_scheduler", "dataloader", "train_state"};
+  for (const std::string& name : checkpoint.exclude_from_loading) {
+    if (std::ranges::find(kStates, name) != kStates.end()) continue;
+    problems.push_back({{"checkpoint.exclude_from_loading"},
+                        fmt::format("checkpoint.exclude_from_loading names \"{}\", which no checkpoint has. Known: {}.",
+                                    name, fmt::join(kStates, ", "))});
+  }
   if (checkpoint.initial_load_in_hf && !checkpoint.initial_load_model_only) {
     problems.push_back(
         {{"checkpoint.initial_load_in_hf", "checkpoint.initial_load_model_only"},
@@ -135,6 +142,11 @@ void check_saving(const JobConfig& config, Problems& problems) {
     problems.push_back({{"checkpoint.last_save_in_hf", "checkpoint.last_save_model_only"},
                         "checkpoint.last_save_in_hf needs checkpoint.last_save_model_only = true: the Hugging Face "
                         "layout holds only a model."});
+  }
+  if (checkpoint.enable && config.comm.mode == "fake_backend") {
+    problems.push_back({{"checkpoint.enable", "comm.mode"},
+                        "checkpoint.enable = true needs ranks that exist, and those of comm.mode = \"fake_backend\" do "
+                        "not. Switch one of them off."});
   }
   if (checkpoint.create_seed_checkpoint && !checkpoint.enable) {
     problems.push_back({{"checkpoint.create_seed_checkpoint", "checkpoint.enable"},

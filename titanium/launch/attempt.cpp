@@ -93,6 +93,8 @@ void Attempt::handle_signals() {
   while (const auto signal = signals_.next()) {
     if (*signal == SIGCHLD) {
       collect_ended();
+    } else if (*signal == SIGUSR1) {  // a trainer saves and goes on
+      for (const ChildProcess& process : processes_) process.send(SIGUSR1);
     } else {
       // A trainer ends its step on SIGTERM; a terminal that was closed should not cost more.
       supervisor_.stop_requested(*signal == SIGHUP ? SIGTERM : *signal, Clock::now());

@@ -53,6 +53,7 @@ struct Start {
   ::dup2(start.out, STDOUT_FILENO);
   ::dup2(start.err, STDERR_FILENO);
   ::syscall(SYS_close_range, 3U, ~0U, 0U);
+  ::signal(SIGUSR1, SIG_IGN);  // a request that comes before the program can handle it should not end it
   ::sigprocmask(SIG_SETMASK, start.signal_mask, nullptr);
   ::execve(start.arguments[0], start.arguments, start.environment);
   const char* reason = ::strerrordesc_np(errno);

@@ -38,6 +38,7 @@ class Adam {
   // does the work they are scaled in place. Only queues work on CUDA.
   void step(double lr, const Tensor& norm = {}, double max_norm = std::numeric_limits<double>::infinity());
   void zero_grad();
+  const AdamOptions& options() const { return options_; }
 
   // The whole state, parameter by parameter.
   std::vector<StateTensor> state() const;

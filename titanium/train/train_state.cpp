@@ -9,6 +9,7 @@
 #include "titanium/models/registry.h"
 #include "titanium/parallel/activation_checkpoint.h"
 #include "titanium/tensor/cuda_backend.h"
+#include "titanium/train/load_checkpoint.h"
 
 namespace titanium::train {
 namespace {
@@ -47,41 +48,6 @@ data::LoaderOptions loader_options(int64_t batch, const data::PackingOptions& pa
           .packing = packing,
           .num_workers = options.num_workers,
           .prefetch_factor = options.prefetch_factor.value_or(data::LoaderOptions{}.prefetch_factor)};
-}
-
-// A run that has saved checkpoints goes on from them, whatever initial_load_* says.
-void refuse_to_resume(const std::filesystem::path& folder) {
-  if (!std::filesystem::is_directory(folder)) return;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (!entry.path().filename().string().starts_with("step-")) continue;
-    throw UsageError(
-        fmt::format("not available yet: resuming from {}. Use another job.dump_folder or checkpoint.folder.",
-                    entry.path().string()));
-  }
-}
-
-void load_initial_weights(models::LanguageModel& model, const std::string& folder) {
-  if (!std::filesystem::is_directory(folder)) {
-    throw UsageError(fmt::format(
-        "checkpoint.initial_load_in_hf: {} is not a folder. Set checkpoint.initial_load_path, or without it "
-        "model.hf_assets_path, to a folder with Hugging Face weights.",
-        folder));
-  }
-  log_info("Loading the checkpoint from Hugging Face weights in {}", folder);
-  const auto begin = std::chrono::steady_clock::now();
-  models::load_hugging_face_weights(model, folder);
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-  log_info("Finished loading the checkpoint in {:.2f} seconds.", elapsed.count());
-}
-
-// Initial weights, or those of a Hugging Face folder.
-void fill_parameters(models::LanguageModel& model, const JobConfig& config) {
-  const config::Checkpoint& checkpoint = config.checkpoint;
-  if (checkpoint.enable) refuse_to_resume(std::filesystem::path(config.job.dump_folder) / checkpoint.folder);
-  if (checkpoint.enable && checkpoint.initial_load_in_hf) {
-    return load_initial_weights(model, checkpoint.initial_load_path.value_or(config.model.hf_assets_path));
-  }
-  model.init_weights(weight_seed(config.debug));
 }
 
 void apply_activation_checkpoint(models::LanguageModel& model, const std::vector<nn::BlockSaves>& saves,
@@ -168,17 +134,19 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
   TrainState run{.config = config, .device = device, .tokenizer = data::Tokenizer::load(config.model.hf_assets_path)};
   run.world = world != nullptr ? std::move(world) : comm::make_fake_world(/*rank=*/0, /*size=*/1);
   run.mesh = std::make_unique<parallel::Mesh>(*run.world, plan.dims);
+  const auto source = find_load_source(config, *run.mesh->host_group("world"));
   run.model = std::move(plan.model);
   run.parameters = run.model->parameters();
   apply_activation_checkpoint(*run.model, plan.saves, config.activation_checkpoint);
   materialize(*run.model, config.training, device);
-  fill_parameters(*run.model, config);
+  if (!source || !fills_model(*source, config.checkpoint)) run.model->init_weights(weight_seed(config.debug));
   run.parallelism = models::parallelize(*run.model, config, *run.mesh, device);
   run.optimizer = build_optimizer(config.optimizer, run.parameters);
   run.schedule = build_schedule(config);
   run.loader = build_loader(config.training, run.tokenizer, reader_of(*run.mesh));
   run.accumulation_steps = accumulation_steps(config.training, run.mesh->size("batch"));
   log_batch(run);
+  if (source) load_checkpoint(run, *source);
   return run;
 }
 

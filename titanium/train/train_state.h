@@ -28,8 +28,9 @@ struct TrainState {
   std::unique_ptr<data::Loader> loader;
   int64_t accumulation_steps = 1;
 
-  int64_t step = 0;         // finished
-  int64_t tokens_seen = 0;  // by all ranks
+  int64_t step = 0;           // finished
+  int64_t tokens_seen = 0;    // by all ranks
+  int64_t schedule_step = 0;  // that the learning rate has come to
 };
 
 // The model without storage, placed for one rank; what its blocks keep; and the memory that the rank will need.

@@ -33,10 +33,12 @@ int64_t count_valid_tokens(const std::vector<data::Batch>& batches) {
 // What all ranks have to know before they compute. On the host, so that the device need not be waited for.
 void agree(const parallel::Mesh& mesh, StepReport& report) {
   const bool reads = mesh.rank("tp") == 0;  // tensor-parallel ranks read the same samples
-  const Tensor sums = at::tensor({reads ? report.valid_tokens : int64_t{0}, int64_t{report.stop}}, at::kLong);
+  const Tensor sums = at::tensor(
+      {reads ? report.valid_tokens : int64_t{0}, int64_t{report.requests.stop}, int64_t{report.requests.save}},
+      at::kLong);
   mesh.reduce("world", sums, comm::Reduce::kSum);
   report.all_valid_tokens = sums[0].item<int64_t>();
-  report.stop = sums[1].item<int64_t>() > 0;
+  report.requests = {.stop = sums[1].item<int64_t>() > 0, .save = sums[2].item<int64_t>() > 0};
 }
 
 // Sums of gradients over all micro batches and ranks, each token weighted by 1 / valid_tokens; returns this rank's
@@ -70,7 +72,8 @@ Tensor global_grad_norm(const TrainState& run) {
 
 }  // namespace
 
-std::optional<StepReport> train_step(TrainState& run, bool stop_requested) {
+std::optional<StepReport> train_step(TrainState& run, const Requests& requests,
+                                     const std::function<void()>& before_update) {
   StepReport report;
   comm::flight_recorder().set_step(run.step + 1);
   const auto batches = fetch(run, report.data_loading_seconds);
@@ -80,13 +83,15 @@ std::optional<StepReport> train_step(TrainState& run, bool stop_requested) {
   }
   run.optimizer->zero_grad();
   report.valid_tokens = count_valid_tokens(batches);
-  report.stop = stop_requested;
+  report.requests = requests;
   agree(*run.mesh, report);
   report.loss = forward_backward(run, batches, report.all_valid_tokens);
   report.grad_norm = global_grad_norm(run);
-  report.lr = run.config.optimizer.lr * optim::lr_factor(run.schedule, run.step);
+  report.lr = run.config.optimizer.lr * optim::lr_factor(run.schedule, run.schedule_step);
+  if (before_update) before_update();
   run.optimizer->step(report.lr, report.grad_norm, run.config.training.max_norm);
   ++run.step;
+  ++run.schedule_step;
   for (const data::Batch& batch : batches) report.tokens += batch.batch * batch.seq_len;
   run.tokens_seen += report.tokens * run.mesh->size("batch");
   return report;

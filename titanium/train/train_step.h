@@ -1,11 +1,18 @@
 // One step of training.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "titanium/train/train_state.h"
 
 namespace titanium::train {
+
+// What somebody outside wants of the run.
+struct Requests {
+  bool stop = false;
+  bool save = false;
+};
 
 // Tensors are scalars on the device that nobody has waited for: reading them is the caller's decision.
 struct StepReport {
@@ -16,13 +23,14 @@ struct StepReport {
   int64_t valid_tokens = 0;         // of this rank, those that count
   int64_t all_valid_tokens = 0;     // of all ranks
   double data_loading_seconds = 0;  // that the step waited for the loader
-  bool stop = false;                // some rank was asked to stop: all do so after this step
+  Requests requests;                // of any rank: all do so after this step
 };
 
 // Nothing when the data has ended; the step is then cancelled. Never waits for the device. A step whose gradient norm
-// is not finite leaves the parameters and the optimizer's moments alone. All ranks step together; `stop_requested` is
-// told to all of them.
-std::optional<StepReport> train_step(TrainState& run, bool stop_requested = false);
+// is not finite leaves the parameters and the optimizer's moments alone. All ranks step together; requests are told to
+// all of them. `before_update` is called before parameters and moments change.
+std::optional<StepReport> train_step(TrainState& run, const Requests& requests = {},
+                                     const std::function<void()>& before_update = {});
 
 // Over the valid tokens of all ranks. All ranks ask together; this waits for the device.
 struct LossOfAllRanks {

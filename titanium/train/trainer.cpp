@@ -8,6 +8,7 @@
 #include "titanium/config/dump.h"
 #include "titanium/tensor/cuda_backend.h"
 #include "titanium/tensor/version.h"
+#include "titanium/train/checkpointer.h"
 #include "titanium/train/metrics.h"
 #include "titanium/train/peak_flops.h"
 #include "titanium/train/start_world.h"
@@ -37,6 +38,7 @@ MetricsOptions metrics_options(const TrainState& run, const MemoryMonitor& monit
   options.enable_jsonl = metrics.enable_jsonl;
   options.dump_folder = run.config.job.dump_folder;
   options.save_tb_folder = metrics.save_tb_folder;
+  options.resumed_step = run.step;
   options.is_metrics_rank = run.world->rank() == 0;
   options.non_data_parallel_size = run.mesh->dims().non_data_parallel_size();
   options.flops_per_token = run.model->size(run.config.training.seq_len).flops_per_token;
@@ -82,17 +84,24 @@ void lower_timeout(const TrainState& run) {
   run.world->set_timeout(std::chrono::seconds(seconds));
 }
 
-void train_to_the_end(TrainState& run, Metrics& metrics, const std::atomic<bool>& stop_requested) {
+bool take(std::atomic<bool>* request) { return request != nullptr && request->exchange(false); }
+
+void train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer& checkpointer, const TrainCallbacks& callbacks) {
   const config::Validation& validation = run.config.validation;
   const auto validation_loader =
       validation.enable ? build_validation_loader(validation, run.config.training, run.tokenizer, reader_of(*run.mesh))
                         : nullptr;
-  log_info("Training starts at step {}", run.step + 1);
+  const int64_t first_step = run.step + 1;
+  log_info("Training starts at step {}", first_step);
   metrics.start();
   while (run.step < run.config.training.steps) {
-    const std::optional<StepReport> report = train_step(run, stop_requested);
-    if (!report) break;
-    if (run.step == 1) lower_timeout(run);
+    const Requests requests{.stop = callbacks.stop_requested, .save = take(callbacks.save_requested)};
+    const std::optional<StepReport> report = train_step(run, requests, [&] { checkpointer.hold_updates(); });
+    if (!report) {
+      checkpointer.after_step({.stopping = true});
+      break;
+    }
+    if (run.step == first_step) lower_timeout(run);
     metrics.count_tokens(report->tokens);
     metrics.count_data_loading(report->data_loading_seconds);
     if (metrics.should_log(run.step)) report_step(run, *report, metrics);
@@ -100,7 +109,9 @@ void train_to_the_end(TrainState& run, Metrics& metrics, const std::atomic<bool>
       report_validation(run, *validation_loader, metrics);
     }
     const bool alone = run.world->size() == 1;
-    if (report->stop || (alone && stop_requested)) {
+    const bool stopping = report->requests.stop || (alone && callbacks.stop_requested);
+    checkpointer.after_step({.asked = report->requests.save, .stopping = stopping});
+    if (stopping) {
       log_warning("Stopped by a signal after step {}", run.step);
       return;
     }
@@ -120,7 +131,13 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
     log_plan(config, plan_model(config, ranks.world_size, ranks.rank));
     return;
   }
-  const Device device = pick_device(config, ranks);
+  const bool seed = config.checkpoint.create_seed_checkpoint;
+  if (seed && ranks.world_size != 1) {
+    throw UsageError(
+        fmt::format("checkpoint.create_seed_checkpoint is made by one rank, and there are {}. Start it with NGPU=1.",
+                    ranks.world_size));
+  }
+  const Device device = seed ? Device(at::kCPU) : pick_device(config, ranks);
   if (device.is_cpu()) keep_freed_memory();
   MemoryMonitor monitor(device);
   log_info("{}", monitor.capacity_line());
@@ -137,8 +154,11 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
   TrainState run = failing_together([&] { return build_train_state(config, device, world); });
   failing_together([&] {
     if (callbacks.on_built) callbacks.on_built(run);
+    Checkpointer checkpointer(run);
+    if (config.checkpoint.create_seed_checkpoint) return checkpointer.save_seed();
     Metrics metrics(metrics_options(run, monitor), real_sources(monitor));
-    train_to_the_end(run, metrics, callbacks.stop_requested);
+    train_to_the_end(run, metrics, checkpointer, callbacks);
+    checkpointer.finish();
   });
 }
 

@@ -32,13 +32,11 @@ TEST(Availability, OptionsUnderASwitchThatIsOffDoNotMatter) {
             Args{});
 }
 
-TEST(Availability, CheckpointsAreOnlyLoaded) {
-  EXPECT_EQ(missing({"--checkpoint.enable"}), Args{"not available yet: checkpoint.enable = true"});
-  EXPECT_EQ(missing({"--checkpoint.enable", "--checkpoint.load_only", "--checkpoint.initial_load_in_hf",
-                     "--checkpoint.initial_load_path=/weights"}),
-            Args{});
-  EXPECT_EQ(missing({"--checkpoint.enable", "--checkpoint.load_only", "--checkpoint.load_step=10"}),
-            Args{"not available yet: checkpoint.load_step = 10"});
+TEST(Availability, QuantisedWeightsAreNotLoaded) {
+  EXPECT_EQ(missing({"--checkpoint.enable", "--checkpoint.load_step=10", "--checkpoint.async_mode=async"}), Args{});
+  EXPECT_EQ(
+      missing({"--checkpoint.enable", "--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_in_hf_quantized"}),
+      Args{"not available yet: checkpoint.initial_load_in_hf_quantized = true"});
 }
 
 TEST(Availability, OnlyTheAxesThatAreThereMayBeUsed) {

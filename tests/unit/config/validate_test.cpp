@@ -115,6 +115,13 @@ TEST(Rules, HuggingFaceLayoutHoldsOnlyAModel) {
 }
 
 TEST(Rules, SeedCheckpointNeedsCheckpoints) {
+  EXPECT_EQ(cli_error({"--checkpoint.exclude_from_loading=optimizer,optimiser"}),
+            "command line: checkpoint.exclude_from_loading names \"optimiser\", which no checkpoint has. Known: model, "
+            "optimizer, lr_scheduler, dataloader, train_state.");
+  EXPECT_EQ(
+      cli_error({"--checkpoint.enable", "--comm.mode=fake_backend"}),
+      "command line: checkpoint.enable = true needs ranks that exist, and those of comm.mode = \"fake_backend\" do "
+      "not. Switch one of them off.");
   EXPECT_EQ(cli_error({"--checkpoint.create_seed_checkpoint"}),
             "command line: checkpoint.create_seed_checkpoint needs checkpoint.enable = true.");
 }

@@ -6,11 +6,9 @@
 
 #include "tests/support/tensors.h"
 #include "tests/support/test_folder.h"
-#include "tests/support/threaded_ranks.h"
-#include "tests/support/tiny_llama.h"
+#include "tests/support/tiny_run.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
-#include "titanium/models/llama3/model.h"
 #include "titanium/parallel/fully_shard.h"
 #include "titanium/train/train_step.h"
 #include "titanium/train/validate.h"
@@ -18,28 +16,11 @@
 namespace titanium::train {
 namespace {
 
-JobConfig tiny_config() {
-  JobConfig config;
-  config.model.hf_assets_path = std::string(TITANIUM_SOURCE_DIR) + "/tests/assets/tokenizer";
-  config.training.seq_len = 32;
-  config.training.local_batch_size = 12;
-  config.training.global_batch_size = 12;
-  config.training.data_streams = 12;
-  config.training.dataset = "c4_test";
-  config.training.dataset_path = std::string(TITANIUM_SOURCE_DIR) + "/tests/assets/c4_test";
-  config.training.mixed_precision_param = "float32";
-  config.activation_checkpoint.mode = "none";
-  config.optimizer.lr = 2e-4;  // Adam turns rounding of tiny gradients into steps of this size
-  config.lr_scheduler.warmup_steps = 2;
-  config.training.steps = 10;
-  return config;
-}
-
-models::llama3::Args tiny_args(bool tied) {
-  models::llama3::Args args = test::tiny_llama(tiny_config().training.seq_len);
-  args.tied_embeddings = tied;
-  return args;
-}
+using test::build_run;
+using test::configure;
+using test::Layout;
+using test::tiny_args;
+using test::tiny_config;
 
 struct Outcome {
   std::vector<double> losses, max_losses, norms;
@@ -53,13 +34,6 @@ void store_shards(const std::vector<Parameter*>& parameters, std::map<std::strin
   for (const Parameter* parameter : parameters) {
     box_of(whole.at(parameter->fqn), parameter->shard).copy_(parameter->value.detach());
   }
-}
-
-// This rank's run. `world` outlives it.
-TrainState build_run(const JobConfig& config, const models::llama3::Args& args, comm::World& world) {
-  auto plan = plan_model(config, world.size(), world.rank(), std::make_unique<models::llama3::Llama3>(args));
-  return build_train_state(config, at::kCPU, std::shared_ptr<comm::World>(&world, [](comm::World*) {}),
-                           std::move(plan));
 }
 
 void train_rank(const JobConfig& config, const models::llama3::Args& args, comm::World& world, Outcome& outcome) {
@@ -90,25 +64,6 @@ Outcome train(const JobConfig& config, int ranks, bool tied = false) {
   }
   test::run_ranks(ranks, [&](comm::World& world) { train_rank(config, args, world, outcome); });
   return outcome;
-}
-
-struct Layout {
-  const char* name;
-  int64_t replicate, shard, tensor;
-  std::function<void(JobConfig&)> change = [](JobConfig&) {};
-  int ranks() const { return static_cast<int>(replicate * shard * tensor); }
-};
-
-void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
-
-JobConfig configure(const Layout& layout) {
-  JobConfig config = tiny_config();
-  config.parallelism.data_parallel_replicate_degree = layout.replicate;
-  config.parallelism.data_parallel_shard_degree = layout.shard;
-  config.parallelism.tensor_parallel_degree = layout.tensor;
-  config.training.local_batch_size = 12 / (layout.replicate * layout.shard);
-  layout.change(config);
-  return config;
 }
 
 void expect_same_run(const Outcome& outcome, const Outcome& one_rank, double limit) {

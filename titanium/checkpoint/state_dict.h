@@ -1,0 +1,61 @@
+// What a checkpoint of a training run holds, under torchtitan's names: model parameters at the top level, everything
+// else below "optimizer", "lr_scheduler", "dataloader" and "train_state".
+#pragma once
+
+#include <span>
+
+#include "titanium/checkpoint/dcp_reader.h"
+#include "titanium/checkpoint/dcp_writer.h"
+#include "titanium/optim/adam.h"
+#include "titanium/parallel/parallel_dims.h"
+
+namespace titanium::checkpoint {
+
+// What one rank writes. Tensors are views of the run's own.
+struct StateDict {
+  std::vector<DcpTensorItem> tensors;
+  std::vector<DcpObjectItem> objects;
+};
+
+// Note [Shares]
+// A shard that R ranks hold alike is written by all of them, a share of its rows each, so that no rank writes what
+// another one does and all write about as many bytes, without a word between them. Tensors below 1 MiB are not cut:
+// the ranks take turns with them. Scalars and options of a parameter are written by the first of all its holders.
+class Shares {
+ public:
+  Shares(const parallel::ParallelDims& dims, int rank) : dims_(dims), rank_(rank) {}
+
+  // Of the parameter's shard; `turn` is the parameter's place among all. Nothing: others write all of it.
+  std::optional<Box> of(const Parameter& parameter, size_t turn, size_t bytes) const;
+  bool is_first_holder() const;
+
+ private:
+  parallel::ParallelDims dims_;
+  int rank_;
+};
+
+// In `dtype`, if one is given.
+void add_model(StateDict& state, std::span<Parameter* const> parameters, const Shares& shares,
+               std::optional<Dtype> dtype = std::nullopt);
+
+// What torch.optim keeps beside the moments, the same for all parameters.
+struct OptimizerFacts {
+  optim::AdamOptions options;
+  std::string implementation;  // "fused", "foreach" or "for-loop"
+  double lr = 0;               // of the next step
+  double initial_lr = 0;       // that the schedule multiplies
+};
+void add_optimizer(StateDict& state, const optim::Adam& optimizer, const OptimizerFacts& facts, const Shares& shares);
+
+// A value under the names `first`.`second`.
+void add_object(StateDict& state, const std::string& first, const std::string& second, PickleValue value);
+
+// Fill the model from a checkpoint; its names may begin with "model.", as some tools write them. Throws Error when a
+// parameter is missing, when there is one that the model does not have, and as DcpReader::read does.
+void load_model(const DcpReader& reader, std::span<Parameter* const> parameters);
+void load_optimizer(const DcpReader& reader, const optim::Adam& optimizer);
+
+// Whether there is something under the name `first`.
+bool has_state(const DcpReader& reader, const std::string& first);
+
+}  // namespace titanium::checkpoint

@@ -1,0 +1,205 @@
+#include "titanium/train/checkpointer.h"
+
+#include <numeric>
+
+#include "titanium/base/error.h"
+#include "titanium/base/log.h"
+#include "titanium/comm/texts.h"
+#include "titanium/train/load_checkpoint.h"
+
+namespace titanium::train {
+namespace {
+
+using checkpoint::PickleValue;
+using checkpoint::Shares;
+using checkpoint::StateDict;
+
+// Enough to keep a disk busy while the next blocks are summed.
+constexpr int kFilesPerRank = 2;
+
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+comm::GroupPtr make_group(comm::World& world, const config::Checkpoint& options) {
+  std::vector<int> all(static_cast<size_t>(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return world.patient_host_group("checkpoint", all, std::chrono::seconds(options.timeout_seconds),
+                                  "checkpoint.timeout_seconds");
+}
+
+Shares shares_of(const TrainState& run) { return {run.mesh->dims(), run.world->rank()}; }
+
+double next_lr(const TrainState& run) {
+  return run.config.optimizer.lr * optim::lr_factor(run.schedule, run.schedule_step);
+}
+
+void add_schedule(StateDict& state, const TrainState& run) {
+  const std::vector<std::pair<const char*, PickleValue>> values = {
+      {"base_lrs", PickleValue::list({run.config.optimizer.lr})},
+      {"last_epoch", run.schedule_step},
+      {"_step_count", run.schedule_step + 1},
+      {"_is_initial", false},
+      {"_get_lr_called_within_step", false},
+      {"_last_lr", PickleValue::list({next_lr(run)})},
+  };
+  for (const auto& [name, value] : values) add_object(state, "lr_scheduler", name, value);
+}
+
+void add_progress(StateDict& state, const TrainState& run) {
+  add_object(state, "train_state", "step", run.step);
+  // torchtitan counts the tokens of one data-parallel rank here.
+  add_object(state, "train_state", "ntokens_seen", run.tokens_seen / run.mesh->size("batch"));
+  add_object(state, "train_state", "ntokens_seen_by_all", run.tokens_seen);
+}
+
+// The positions of all streams, on rank 0.
+std::string data_position(const TrainState& run, comm::Group& group) {
+  const bool reads = run.mesh->rank("tp") == 0;  // tensor-parallel ranks read the same samples
+  std::vector<data::LoaderState> states;
+  for (const std::string& text : comm::gather_texts(group, reads ? data::to_json(run.loader->state()) : "")) {
+    if (!text.empty()) states.push_back(data::loader_state_from_json(text));
+  }
+  return group.rank() == 0 ? data::to_json(data::merge(states)) : "";
+}
+
+std::map<std::string, std::string> facts_of(const TrainState& run, int64_t step) {
+  return {{"step", std::to_string(step)},
+          {"layout", describe(run.mesh->dims())},
+          {"model", run.config.model.name + " " + run.config.model.flavor}};
+}
+
+}  // namespace
+
+Checkpointer::Checkpointer(TrainState& run) : run_(run), root_(checkpoint_root(run.config)) {
+  const config::Checkpoint& options = run.config.checkpoint;
+  if (!options.enable || options.load_only) return;
+  group_ = make_group(*run.world, options);
+  if (options.async_mode != "disabled") staging_.emplace(run.device, options.async_mode == "async_with_pinned_mem");
+}
+
+bool Checkpointer::is_due(const Reasons& reasons) const {
+  const config::Checkpoint& options = run_.config.checkpoint;
+  if (group_ == nullptr || last_saved_ == run_.step || run_.step == 0) return false;
+  return reasons.asked || reasons.stopping || run_.step == run_.config.training.steps ||
+         run_.step % options.interval == 0 || (run_.step == 1 && options.enable_first_step_checkpoint);
+}
+
+void Checkpointer::after_step(const Reasons& reasons) {
+  report_background(/*wait=*/false);
+  if (!is_due(reasons)) return;
+  log_info("Saving the checkpoint (or staging if async is enabled).");
+  report_background(/*wait=*/true);
+  const Stopwatch watch;
+  if (run_.step == run_.config.training.steps || reasons.stopping) {
+    save_last();
+  } else {
+    save_in_turn();
+  }
+  last_saved_ = run_.step;
+  log_info("Finished saving the checkpoint (or staging if async is enabled) in {:.2f} seconds.", watch.seconds());
+}
+
+void Checkpointer::save_in_turn() {
+  const int64_t step = run_.step;
+  if (!staging_) {
+    try {
+      write(full_state(), step);
+      remove_old();
+    } catch (const Error& error) {
+      log_error("The checkpoint of step {} could not be saved, and training goes on: {}", step, error.what());
+    }
+    return;
+  }
+  background_step_ = step;
+  background_ = std::async(std::launch::async, [this, step, state = staging_->copy(full_state())] {
+    staging_->wait();
+    write(state, step);
+    remove_old();
+  });
+}
+
+void Checkpointer::save_last() {
+  const config::Checkpoint& options = run_.config.checkpoint;
+  if (run_.step < run_.config.training.steps || !options.last_save_model_only) {
+    log_info("Saving a full checkpoint at last step, step {}.", run_.step);
+    return write(full_state(), run_.step);
+  }
+  log_info("Saving a model only checkpoint in {} at last step, step {}.", options.export_dtype, run_.step);
+  save_model(run_.step);
+}
+
+void Checkpointer::save_model(int64_t step) {
+  const Dtype dtype = parse_dtype(run_.config.checkpoint.export_dtype);
+  // As torchtitan has it: float32 leaves the weights as they are.
+  const std::optional<Dtype> wanted = dtype == at::kFloat ? std::nullopt : std::optional(dtype);
+  StateDict state;
+  add_model(state, run_.parameters, shares_of(run_), wanted);
+  write(state, step);
+}
+
+void Checkpointer::save_seed() {
+  TI_ASSERT(group_ != nullptr && run_.step == 0);
+  save_model(0);
+  log_info("Created seed checkpoint");
+}
+
+StateDict Checkpointer::full_state() {
+  StateDict state;
+  add_model(state, run_.parameters, shares_of(run_));
+  const config::Optimizer& options = run_.config.optimizer;
+  add_optimizer(state, *run_.optimizer, {run_.optimizer->options(), options.implementation, next_lr(run_), options.lr},
+                shares_of(run_));
+  const std::string position = data_position(run_, *group_);
+  if (group_->rank() != 0) return state;
+  add_object(state, "dataloader", "streams", position);
+  add_schedule(state, run_);
+  add_progress(state, run_);
+  return state;
+}
+
+void Checkpointer::write(const StateDict& state, int64_t step) {
+  checkpoint::save_together(
+      *group_, root_, step,
+      {.write =
+           [&](const std::filesystem::path& folder) {
+             return format_dcp_part(
+                 checkpoint::write_dcp_files(folder, group_->rank(), state.tensors, state.objects, kFilesPerRank));
+           },
+       .complete =
+           [&](const std::filesystem::path& folder, const std::vector<std::string>& texts) {
+             std::vector<checkpoint::DcpPart> parts;
+             for (const std::string& text : texts) {
+               parts.push_back(checkpoint::parse_dcp_part(std::as_bytes(std::span(text)), "a rank's part"));
+             }
+             publish_dcp(folder, parts, facts_of(run_, step));
+           }});
+}
+
+void Checkpointer::remove_old() {
+  const int64_t keep = run_.config.checkpoint.keep_latest_k;
+  if (keep == 0 || group_->rank() != 0) return;
+  removal_ = std::async(std::launch::async, [root = root_, keep] { checkpoint::remove_old_steps(root, keep); });
+}
+
+void Checkpointer::hold_updates() {
+  if (staging_) staging_->hold_updates();
+}
+
+void Checkpointer::report_background(bool wait) {
+  using namespace std::chrono_literals;
+  if (!background_.valid() || (!wait && background_.wait_for(0s) != std::future_status::ready)) return;
+  try {
+    background_.get();
+  } catch (const Error& error) {
+    log_error("The checkpoint of step {} could not be saved, and training goes on: {}", background_step_, error.what());
+  }
+}
+
+void Checkpointer::finish() { report_background(/*wait=*/true); }
+
+}  // namespace titanium::train

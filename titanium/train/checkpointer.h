@@ -1,0 +1,54 @@
+// Saves a run as [checkpoint] says.
+#pragma once
+
+#include <future>
+
+#include "titanium/checkpoint/save_together.h"
+#include "titanium/checkpoint/staging.h"
+#include "titanium/train/train_state.h"
+
+namespace titanium::train {
+
+// All ranks call the same functions in the same order.
+class Checkpointer {
+ public:
+  // `run` outlives it. Without checkpoint.enable, or with load_only, nothing is ever saved.
+  explicit Checkpointer(TrainState& run);
+
+  // Why a checkpoint is due after a step.
+  struct Reasons {
+    bool asked = false;     // somebody wants one now
+    bool stopping = false;  // the run ends early: everything is saved, so that it can go on
+  };
+  // Saves if the step that has just been finished, or a reason, asks for it. The last checkpoint is written before this
+  // returns, and an Error thrown if that fails. Others may be written in the background; when one fails, that is logged
+  // and the run goes on.
+  void after_step(const Reasons& reasons);
+  // Before the optimizer changes what may still be copied.
+  void hold_updates();
+  // Waits for what is written in the background.
+  void finish();
+
+  // The run as it is, as step-0, for other runs to begin with.
+  void save_seed();
+
+ private:
+  bool is_due(const Reasons& reasons) const;
+  void save_in_turn();
+  void save_last();
+  void save_model(int64_t step);
+  checkpoint::StateDict full_state();
+  void write(const checkpoint::StateDict& state, int64_t step);
+  void remove_old();
+  void report_background(bool wait);
+
+  TrainState& run_;
+  std::filesystem::path root_;
+  comm::GroupPtr group_;  // of its own, because a thread of its own uses it
+  std::optional<checkpoint::Staging> staging_;
+  std::future<void> background_, removal_;
+  int64_t background_step_ = 0;
+  std::optional<int64_t> last_saved_;
+};
+
+}  // namespace titanium::train

@@ -1,0 +1,183 @@
+#include "titanium/train/load_checkpoint.h"
+
+#include "titanium/base/error.h"
+#include "titanium/base/log.h"
+#include "titanium/checkpoint/state_dict.h"
+#include "titanium/checkpoint/step_folders.h"
+#include "titanium/comm/texts.h"
+#include "titanium/models/registry.h"
+
+namespace titanium::train {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::DcpReader;
+
+bool is_hugging_face(const fs::path& folder) { return !fs::exists(folder / ".metadata"); }
+
+// -1 when there is none. Rank 0 looks, so that all ranks see the same.
+int64_t find_step(const fs::path& root, const config::Checkpoint& options, comm::Group& world) {
+  std::string found;
+  if (world.rank() == 0) {
+    if (!options.load_only) checkpoint::remove_unfinished(root);
+    for (const int64_t step : checkpoint::saved_steps(root)) found += fmt::format(" {}", step);
+  }
+  std::istringstream shared(comm::share_text(world, found));
+  const std::vector<int64_t> steps{std::istream_iterator<int64_t>(shared), {}};
+  if (options.load_step == -1) return steps.empty() ? -1 : steps.back();
+  if (std::ranges::find(steps, options.load_step) != steps.end()) return options.load_step;
+  throw UsageError(fmt::format("checkpoint.load_step = {}: {} is not there, or not whole. {} has {}.",
+                               options.load_step, checkpoint::step_folder(root, options.load_step).string(),
+                               root.string(),
+                               steps.empty() ? "no checkpoints" : fmt::format("steps {}", fmt::join(steps, ", "))));
+}
+
+LoadSource resume_source(const JobConfig& config, const fs::path& root, int64_t step) {
+  const config::Checkpoint& options = config.checkpoint;
+  if (options.initial_load_path) {
+    log_warning(
+        "checkpoint.initial_load_path is provided but the checkpoint.folder has checkpoints. Those of the "
+        "checkpoint.folder {} are used.",
+        root.string());
+  }
+  if (options.initial_load_in_hf) {
+    log_warning(
+        "checkpoint.initial_load_in_hf is True but the checkpoint.folder has checkpoints. Hugging Face weights are not "
+        "loaded.");
+  }
+  LoadSource source{.folder = checkpoint::step_folder(root, step), .model_only = step == 0, .step = step};
+  source.hugging_face = is_hugging_face(source.folder);
+  const bool whole = !source.hugging_face && checkpoint::has_state(DcpReader(source.folder), "train_state");
+  if (whole || source.model_only) return source;
+  source.model_only = true;
+  if (step >= config.training.steps) return source;  // the run has finished
+  throw UsageError(
+      fmt::format("{} holds only the model, so training cannot go on from it. To go on, use an earlier step with "
+                  "checkpoint.load_step; to begin with these weights, use checkpoint.initial_load_path and another "
+                  "checkpoint.folder.",
+                  source.folder.string()));
+}
+
+std::optional<LoadSource> initial_source(const JobConfig& config) {
+  const config::Checkpoint& options = config.checkpoint;
+  if (!options.initial_load_path && !options.initial_load_in_hf) return std::nullopt;
+  const LoadSource source{.folder = options.initial_load_path.value_or(config.model.hf_assets_path),
+                          .hugging_face = options.initial_load_in_hf,
+                          .model_only = options.initial_load_model_only};
+  if (fs::is_directory(source.folder)) return source;
+  throw UsageError(fmt::format("{} = {} is not a folder. Name one with {}.",
+                               options.initial_load_path ? "checkpoint.initial_load_path"
+                                                         : "checkpoint.initial_load_in_hf: model.hf_assets_path",
+                               source.folder.string(),
+                               source.hugging_face ? "Hugging Face weights" : "a distributed checkpoint"));
+}
+
+class Loading {
+ public:
+  Loading(TrainState& run, const LoadSource& source) : run_(run), source_(source), reader_(source.folder) {}
+
+  void run() {
+    if (wants("model")) checkpoint::load_model(reader_, run_.parameters);
+    if (wants("optimizer")) checkpoint::load_optimizer(reader_, *run_.optimizer);
+    if (wants("lr_scheduler")) load_schedule();
+    if (wants("dataloader")) load_data_position();
+    if (wants("train_state")) load_progress();
+  }
+
+ private:
+  bool wants(const std::string& state) const {
+    if (source_.model_only) return state == "model";
+    const auto& excluded = run_.config.checkpoint.exclude_from_loading;
+    return std::ranges::find(excluded, state) == excluded.end();
+  }
+
+  void load_schedule() {
+    run_.schedule_step = reader_.read_object("lr_scheduler.last_epoch").as_int();
+    const double saved = reader_.read_object("lr_scheduler.base_lrs").items()[0].as_real();
+    const double wanted = run_.config.optimizer.lr;
+    if (saved == wanted) return;
+    log_warning("optimizer.lr = {} is used; the checkpoint was trained with {}", wanted, saved);
+  }
+
+  void load_data_position() {
+    TI_CHECK(reader_.contains("dataloader.streams"),
+             "{} has no data position of Titanium; torchtitan counts its samples in another way. Add dataloader to "
+             "checkpoint.exclude_from_loading to begin the data anew.",
+             source_.folder.string());
+    run_.loader->load(data::loader_state_from_json(reader_.read_object("dataloader.streams").as_string()));
+  }
+
+  void load_progress() {
+    run_.step = reader_.read_object("train_state.step").as_int();
+    const bool by_all = reader_.contains("train_state.ntokens_seen_by_all");
+    run_.tokens_seen = by_all ? reader_.read_object("train_state.ntokens_seen_by_all").as_int()
+                              : reader_.read_object("train_state.ntokens_seen").as_int() * run_.mesh->size("batch");
+  }
+
+  TrainState& run_;
+  const LoadSource& source_;
+  DcpReader reader_;
+};
+
+bool is_undamaged(const fs::path& folder) {
+  try {
+    return DcpReader(folder).verify().empty();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+// Of the run's checkpoints, other than that of `step`.
+std::string advice(const fs::path& root, int64_t step) {
+  std::vector<int64_t> steps = checkpoint::saved_steps(root);
+  std::ranges::reverse(steps);
+  for (const int64_t other : steps) {
+    if (other == step || !is_undamaged(checkpoint::step_folder(root, other))) continue;
+    return fmt::format("The newest undamaged checkpoint is that of step {}: use it with --checkpoint.load_step {}.",
+                       other, other);
+  }
+  return fmt::format("{} has no other undamaged checkpoint.", root.string());
+}
+
+void load(TrainState& run, const LoadSource& source) {
+  try {
+    Loading(run, source).run();
+  } catch (const Error& error) {
+    if (!source.step || is_undamaged(source.folder)) throw;
+    throw Error(fmt::format("{} {}", error.what(), advice(source.folder.parent_path(), *source.step)));
+  }
+}
+
+}  // namespace
+
+fs::path checkpoint_root(const JobConfig& config) {
+  return fs::path(config.job.dump_folder) / config.checkpoint.folder;
+}
+
+std::optional<LoadSource> find_load_source(const JobConfig& config, comm::Group& world) {
+  if (!config.checkpoint.enable || config.checkpoint.create_seed_checkpoint) return std::nullopt;
+  const fs::path root = checkpoint_root(config);
+  log_info("Checkpointing active. Checkpoints will be loaded from and saved to {}", root.string());
+  const int64_t step = find_step(root, config.checkpoint, world);
+  return step >= 0 ? resume_source(config, root, step) : initial_source(config);
+}
+
+bool fills_model(const LoadSource& source, const config::Checkpoint& options) {
+  const auto& excluded = options.exclude_from_loading;
+  return source.model_only || std::ranges::find(excluded, "model") == excluded.end();
+}
+
+void load_checkpoint(TrainState& run, const LoadSource& source) {
+  log_info("Loading the checkpoint from {}.", source.folder.string());
+  const auto begin = std::chrono::steady_clock::now();
+  if (source.hugging_face) {
+    models::load_hugging_face_weights(*run.model, source.folder);
+  } else {
+    load(run, source);
+  }
+  if (source.step && source.model_only) run.step = *source.step;
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  log_info("Finished loading the checkpoint in {:.2f} seconds.", elapsed.count());
+}
+
+}  // namespace titanium::train
