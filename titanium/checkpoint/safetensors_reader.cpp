@@ -2,21 +2,20 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <c10/core/GradMode.h>
 
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/base/nearest_name.h"
+#include "titanium/checkpoint/boxes.h"
+#include "titanium/checkpoint/stored_copy.h"
 
 namespace titanium::checkpoint {
-namespace {
 
 using nlohmann::json;
 
-// Tensor name -> file name beside the index.
-std::map<std::string, std::string> read_weight_map(const std::filesystem::path& index) {
+std::map<std::string, std::string> read_safetensors_index(const std::filesystem::path& index) {
   json document;
   try {
     document = json::parse(read_file(index, "index of weights"));
@@ -36,8 +35,6 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
   }
   return shards;
 }
-
-}  // namespace
 
 SafetensorsReader::File::File(const std::filesystem::path& path)
     : path(path.string()),
@@ -66,7 +63,7 @@ void SafetensorsReader::open_file(const std::filesystem::path& path) {
 }
 
 void SafetensorsReader::open_index(const std::filesystem::path& index) {
-  const auto weight_map = read_weight_map(index);
+  const auto weight_map = read_safetensors_index(index);
   TI_CHECK(!weight_map.empty(), "{} names no tensors. Fetch or write it again.", index.string());
   std::map<std::string, std::map<std::string, Location>> shards;
   for (const auto& [name, shard] : weight_map) {
@@ -106,6 +103,10 @@ const SafetensorsReader::Location& SafetensorsReader::locate(const std::string& 
 
 const SafetensorsEntry& SafetensorsReader::entry(const std::string& name) const { return *locate(name).entry; }
 
+std::string SafetensorsReader::file_of(const std::string& name) const {
+  return std::filesystem::path(locate(name).file->path).filename().string();
+}
+
 Tensor SafetensorsReader::tensor(const std::string& name) const {
   const auto& [file, entry] = locate(name);
   const auto options = at::TensorOptions(entry->dtype);
@@ -125,8 +126,22 @@ void SafetensorsReader::read_into(const std::string& name, const Tensor& destina
   TI_CHECK(destination.sizes() == at::IntArrayRef(found.shape),
            "{}: tensor \"{}\" has shape [{}], but [{}] is expected. Check that the weights are of this model.", path_,
            name, fmt::join(found.shape, ", "), fmt::join(destination.sizes(), ", "));
-  const c10::NoGradGuard no_grad;
-  destination.copy_(tensor(name));
+  read_box(name, {Shape(found.shape.size(), 0), found.shape}, destination);
+}
+
+void SafetensorsReader::read_box(const std::string& name, const Box& box, const Tensor& destination) const {
+  const auto& [file, entry] = locate(name);
+  TI_ASSERT(lies_inside(box, entry->shape) && destination.sizes() == at::IntArrayRef(box.shape),
+            "{} does not fit into the destination of {}", to_string(box), name);
+  if (destination.numel() == 0) return;
+  Shape strides(entry->shape.size(), 1);
+  for (size_t dim = strides.size(); dim > 1; --dim) strides[dim - 2] = strides[dim - 1] * entry->shape[dim - 1];
+  StoredTensor stored;
+  stored.dtype = entry->dtype;
+  stored.shape = entry->shape;
+  stored.strides = strides;
+  stored.data = file->memory.bytes().data() + file->header.data_offset + entry->begin;
+  copy_stored(stored, box.offset, destination);
 }
 
 }  // namespace titanium::checkpoint

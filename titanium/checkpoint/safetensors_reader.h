@@ -9,8 +9,12 @@
 
 #include "titanium/checkpoint/mapped_file.h"
 #include "titanium/checkpoint/safetensors_header.h"
+#include "titanium/tensor/parameter.h"
 
 namespace titanium::checkpoint {
+
+// The files of an index, model.safetensors.index.json: from tensor names to names of files beside it. Throws Error.
+std::map<std::string, std::string> read_safetensors_index(const std::filesystem::path& index);
 
 class SafetensorsReader {
  public:
@@ -26,6 +30,8 @@ class SafetensorsReader {
 
   // The others throw Error for an unknown name.
   const SafetensorsEntry& entry(const std::string& name) const;
+  // The name of the tensor's file, without its folder.
+  std::string file_of(const std::string& name) const;
 
   // The tensor on the CPU, as it lies in the file: pages are read when touched, and the file stays mapped as long as
   // the tensor lives. Writing to it does not change the file.
@@ -33,6 +39,10 @@ class SafetensorsReader {
 
   // Copies into `destination`, which has the same shape and any dtype and device.
   void read_into(const std::string& name, const Tensor& destination) const;
+
+  // Copies a box of the tensor, which must lie inside, into `destination`, which has the box's shape, any strides,
+  // dtype and device. Touches only the bytes of the box.
+  void read_box(const std::string& name, const Box& box, const Tensor& destination) const;
 
  private:
   struct File {

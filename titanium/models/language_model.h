@@ -1,7 +1,7 @@
 // What the trainer, the evaluation and the generation need of a language model.
 #pragma once
 
-#include "titanium/checkpoint/safetensors_reader.h"
+#include "titanium/models/hugging_face_tensor.h"
 #include "titanium/nn/block_saves.h"
 #include "titanium/nn/kv_cache.h"
 #include "titanium/nn/module.h"
@@ -38,8 +38,13 @@ class LanguageModel : public nn::Module {
   virtual Tensor decode(const Tensor& tokens_BS, nn::KvCache& cache) = 0;
   virtual nn::KvCache make_cache(int64_t batch, int64_t max_tokens) const = 0;  // after build_buffers
 
-  // Copies the parameter's shard out of Hugging Face weights, under their name and in our layout.
-  virtual void load_hugging_face_tensor(Parameter& parameter, const checkpoint::SafetensorsReader& weights) const = 0;
+  // The parameter at Hugging Face.
+  virtual HuggingFaceTensor hugging_face_tensor(const std::string& fqn) const = 0;
+  // config.json of a Hugging Face folder with this model's weights in `dtype`.
+  virtual std::string hugging_face_config(Dtype dtype) const = 0;
+  // Whether a checkpoint of this model may hold a tensor of that name, ours or Hugging Face's, which is no parameter: a
+  // table that is computed anew, or the copy of a tied weight.
+  virtual bool is_redundant(const std::string& name) const = 0;
 
   // Parallelism is applied from outside, through these.
   virtual std::vector<nn::Unit*> units() = 0;  // in the order of the forward; every parameter is in one of them

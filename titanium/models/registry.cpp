@@ -3,8 +3,8 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/base/nearest_name.h"
-#include "titanium/base/progress.h"
 #include "titanium/models/llama3/model.h"
+#include "titanium/models/model_weights.h"
 
 namespace titanium::models {
 namespace {
@@ -85,15 +85,7 @@ std::unique_ptr<LanguageModel> build_model(const JobConfig& config, std::optiona
 }
 
 void load_hugging_face_weights(LanguageModel& model, const std::filesystem::path& path) {
-  const checkpoint::SafetensorsReader reader(path);
-  const c10::AutoGradMode no_grad(false);
-  const std::vector<Parameter*> parameters = model.parameters();
-  Progress progress("loading weights", static_cast<int64_t>(parameters.size()));
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    model.load_hugging_face_tensor(*parameters[i], reader);
-    parameters[i]->value_changed();
-    progress.update(static_cast<int64_t>(i) + 1);
-  }
+  load_weights(model, *checkpoint::open_safetensors(path));
 }
 
 }  // namespace titanium::models

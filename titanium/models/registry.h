@@ -1,9 +1,10 @@
 // All models by name. A new model is one folder and one line in registry.cpp.
 #pragma once
 
+#include <filesystem>
 #include <memory>
+#include <optional>
 
-#include "titanium/checkpoint/safetensors_reader.h"
 #include "titanium/config/job_config.h"
 #include "titanium/models/language_model.h"
 
@@ -17,8 +18,8 @@ std::unique_ptr<LanguageModel> build_model(const JobConfig& config, std::optiona
 
 std::vector<std::string> model_names();
 
-// Fills all parameters of a materialised model from Hugging Face weights. Throws Error that names a missing tensor or
-// one of another shape.
+// Fills what is stored here of a materialised model's parameters from Hugging Face weights, a file or a folder. Throws
+// as ModelWeights does.
 void load_hugging_face_weights(LanguageModel& model, const std::filesystem::path& path);
 
 }  // namespace titanium::models

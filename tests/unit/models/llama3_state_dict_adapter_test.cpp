@@ -1,5 +1,5 @@
-#include <ATen/ops/arange.h>
-
+#include "tests/support/tiny_llama.h"
+#include "titanium/models/llama3/model.h"
 #include "titanium/models/llama3/state_dict_adapter.h"
 
 namespace titanium::models::llama3 {
@@ -23,19 +23,34 @@ TEST(Llama3StateDict, NamesAreHuggingFaces) {
   for (const auto& [ours, theirs] : names) EXPECT_EQ(hugging_face_name(ours), theirs);
 }
 
-TEST(Llama3StateDict, RowsOfQueriesAndKeysFollowTheFormulaAndComeBack) {
-  constexpr int64_t kHeadDim = 8, kDim = 5;
-  for (const int64_t heads : {1, 2, 6}) {
-    const Tensor ours = at::arange(heads * kHeadDim * kDim, at::kFloat).reshape({heads * kHeadDim, kDim});
-    const Tensor theirs = rows_to_hugging_face(ours, heads);
-    for (int64_t head = 0; head < heads; ++head) {
-      for (int64_t i = 0; i < kHeadDim / 2; ++i) {
-        for (int64_t j = 0; j < 2; ++j) {
-          EXPECT_TRUE(theirs[head * kHeadDim + j * kHeadDim / 2 + i].equal(ours[head * kHeadDim + 2 * i + j]));
+TEST(Llama3StateDict, RowsOfQueriesAndKeysFollowTheFormulaWhereverTheyAreCut) {
+  const Args args = test::tiny_llama(16, /*kv_heads=*/2);
+  const Llama3 model(args);
+  const int64_t half = args.head_dim / 2;
+  for (const auto& [name, heads] : {std::pair{"wq", args.n_heads}, {"wk", args.n_kv_heads}}) {
+    const HuggingFaceTensor tensor = model.hugging_face_tensor(fmt::format("layers.1.attention.{}.weight", name));
+    const int64_t rows = heads * args.head_dim;
+    for (int64_t begin = 0; begin < rows; ++begin) {
+      for (int64_t end = begin; end <= rows; ++end) {
+        std::map<int64_t, int64_t> theirs_of_ours;
+        for (const RowRun& run : row_runs(tensor, begin, end - begin)) {
+          for (int64_t i = 0; i < run.count; ++i) theirs_of_ours[run.ours + i * run.step] = run.theirs + i;
+        }
+        ASSERT_EQ(static_cast<int64_t>(theirs_of_ours.size()), end - begin);
+        for (const auto& [ours, theirs] : theirs_of_ours) {
+          const int64_t head = ours / args.head_dim, inside = ours % args.head_dim;
+          ASSERT_TRUE(ours >= begin && ours < end);
+          ASSERT_EQ(theirs, head * args.head_dim + inside % 2 * half + inside / 2);
         }
       }
     }
-    EXPECT_TRUE(rows_from_hugging_face(theirs, heads).equal(ours));
+  }
+}
+
+TEST(Llama3StateDict, OtherRowsAreInOrder) {
+  const Llama3 model(test::tiny_llama(16));
+  for (const char* name : {"layers.0.attention.wv.weight", "layers.0.attention.wo.weight", "norm.weight"}) {
+    EXPECT_EQ(row_runs(model.hugging_face_tensor(name), 3, 4), (std::vector<RowRun>{{3, 3, 1, 4}}));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "titanium/ops/rope.h"
+#include "titanium/tensor/tensor.h"
 
 namespace titanium::models::llama3 {
 
@@ -35,6 +36,8 @@ const std::map<std::string, Args>& llama2_flavors();
 // Sizes from a Hugging Face config.json of a Llama, in both spellings of the rope options. Throws UsageError with a
 // sentence for every key that is missing, has a wrong type, contradicts another or asks for what this model is not.
 Args args_from_config_json(const std::filesystem::path& file);
+// The other way round, for weights in `dtype`: what transformers needs to build the same model.
+std::string to_config_json(const Args& args, Dtype dtype);
 
 std::string to_json(const Args& args);
 

@@ -1,4 +1,4 @@
-// Llama sizes out of Hugging Face's config.json.
+// Llama sizes out of Hugging Face's config.json, and into it.
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/models/llama3/args.h"
@@ -122,6 +122,39 @@ Args args_from_config_json(const std::filesystem::path& file) {
     config.fail("head_dim", "even (without it, hidden_size / num_attention_heads counts)");
   read_rope(config, args);
   return args;
+}
+
+std::string to_config_json(const Args& args, Dtype dtype) {
+  // The rope options in the published spelling, which every transformers reads.
+  nlohmann::ordered_json json = {{"architectures", {"LlamaForCausalLM"}},
+                                 {"model_type", "llama"},
+                                 {"hidden_size", args.dim},
+                                 {"num_hidden_layers", args.n_layers},
+                                 {"num_attention_heads", args.n_heads},
+                                 {"num_key_value_heads", args.n_kv_heads},
+                                 {"head_dim", args.head_dim},
+                                 {"intermediate_size", args.ffn_hidden_dim},
+                                 {"vocab_size", args.vocab_size},
+                                 {"max_position_embeddings", args.max_seq_len},
+                                 {"rms_norm_eps", args.norm_eps},
+                                 {"rope_theta", args.rope_theta},
+                                 {"rope_scaling", nullptr},
+                                 {"hidden_act", "silu"},
+                                 {"attention_bias", false},
+                                 {"attention_dropout", 0.0},
+                                 {"mlp_bias", false},
+                                 {"initializer_range", 0.02},
+                                 {"tie_word_embeddings", args.tied_embeddings},
+                                 {"torch_dtype", dtype_name(dtype)},
+                                 {"use_cache", true}};
+  if (args.rope_scaling) {
+    json["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", args.rope_scaling->factor},
+                            {"low_freq_factor", args.rope_scaling->low_frequency_factor},
+                            {"high_freq_factor", args.rope_scaling->high_frequency_factor},
+                            {"original_max_position_embeddings", args.rope_scaling->original_max_position}};
+  }
+  return json.dump(2);
 }
 
 }  // namespace titanium::models::llama3

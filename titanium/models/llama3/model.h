@@ -62,7 +62,9 @@ class Llama3 : public LanguageModel {
   const parallel::TensorParallelPlan& tensor_parallel_plan() const override;
   void check_tensor_parallel(int64_t degree) const override;
   void set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) override;
-  void load_hugging_face_tensor(Parameter& parameter, const checkpoint::SafetensorsReader& weights) const override;
+  HuggingFaceTensor hugging_face_tensor(const std::string& fqn) const override;
+  std::string hugging_face_config(Dtype dtype) const override { return to_config_json(args_, dtype); }
+  bool is_redundant(const std::string& name) const override;
 
   int64_t block_count() const override { return args_.n_layers; }
   void set_block_saves(int64_t block, nn::BlockSaves saves) override { layers_[block]->saves = saves; }

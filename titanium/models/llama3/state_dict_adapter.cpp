@@ -20,11 +20,6 @@ const std::map<std::string, std::string, std::less<>> kInsideBlock = {
     {"ffn_norm.weight", "post_attention_layernorm.weight"},
 };
 
-// Turns [heads, a, b, in] into [heads, b, a, in].
-Tensor swap_inside_heads(const Tensor& weight, int64_t heads, int64_t a, int64_t b) {
-  return weight.view({heads, a, b, weight.size(1)}).transpose(1, 2).reshape(weight.sizes());
-}
-
 }  // namespace
 
 std::string hugging_face_name(const std::string& fqn) {
@@ -34,25 +29,17 @@ std::string hugging_face_name(const std::string& fqn) {
   return fmt::format("model.{}.{}", fqn.substr(0, end_of_number), kInsideBlock.at(fqn.substr(end_of_number + 1)));
 }
 
-Tensor rows_from_hugging_face(const Tensor& weight, int64_t heads) {
-  return swap_inside_heads(weight, heads, 2, weight.size(0) / heads / 2);
+HuggingFaceTensor Llama3::hugging_face_tensor(const std::string& fqn) const {
+  // Hugging Face rotates the halves of a head, we rotate adjacent pairs.
+  const bool rotated = fqn.ends_with(".wq.weight") || fqn.ends_with(".wk.weight");
+  return {.name = hugging_face_name(fqn),
+          .head_rows = rotated ? args_.head_dim : 0,
+          .stand_in = fqn == "output.weight" ? "model.embed_tokens.weight" : ""};
 }
 
-Tensor rows_to_hugging_face(const Tensor& weight, int64_t heads) {
-  return swap_inside_heads(weight, heads, weight.size(0) / heads / 2, 2);
-}
-
-void Llama3::load_hugging_face_tensor(Parameter& parameter, const checkpoint::SafetensorsReader& weights) const {
-  std::string name = hugging_face_name(parameter.fqn);
-  // A folder with tied weights leaves the head out.
-  if (name == "lm_head.weight" && !weights.contains(name)) name = "model.embed_tokens.weight";
-  Tensor tensor = weights.tensor(name);
-  TI_CHECK(tensor.sizes() == c10::IntArrayRef(parameter.global_shape),
-           "{} is [{}] in the weights, but [{}] in the model. Check model.flavor against the folder's config.json.",
-           name, fmt::join(tensor.sizes(), ", "), fmt::join(parameter.global_shape, ", "));
-  if (parameter.fqn.ends_with(".wq.weight")) tensor = rows_from_hugging_face(tensor, args_.n_heads);
-  if (parameter.fqn.ends_with(".wk.weight")) tensor = rows_from_hugging_face(tensor, args_.n_kv_heads);
-  parameter.value.copy_(box_of(tensor, parameter.shard));
+bool Llama3::is_redundant(const std::string& name) const {
+  if (name == "rope.freqs" || name == "freqs_cis" || name.ends_with("rotary_emb.inv_freq")) return true;
+  return args_.tied_embeddings && (name == "output.weight" || name == "lm_head.weight");
 }
 
 }  // namespace titanium::models::llama3

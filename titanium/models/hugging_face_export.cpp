@@ -1,0 +1,186 @@
+#include "titanium/models/hugging_face_export.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "titanium/base/error.h"
+#include "titanium/base/file.h"
+#include "titanium/checkpoint/boxes.h"
+#include "titanium/checkpoint/safetensors_reader.h"
+#include "titanium/checkpoint/temporary_file.h"
+#include "titanium/models/hugging_face_assets.h"
+
+namespace titanium::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kBlockBytes = 32 << 20;  // of a parameter that are in host memory at a time
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+class OutputFile {
+ public:
+  OutputFile(fs::path path, int flags) : path_(std::move(path)), file_(::open(path_.c_str(), flags | O_CLOEXEC, 0644)) {
+    check(file_ >= 0, errno);
+  }
+  ~OutputFile() { ::close(file_); }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write_at(uint64_t position, std::span<const std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t written = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(position));
+      if (written < 0 && errno == EINTR) continue;
+      check(written > 0, written < 0 ? errno : ENOSPC);
+      bytes = bytes.subspan(static_cast<size_t>(written));
+      position += static_cast<uint64_t>(written);
+    }
+  }
+  // Reserves the space, so that a full disk is noticed before the work.
+  void resize(uint64_t size) const {
+    const auto length = static_cast<off_t>(size);
+    if (length == 0 || ::fallocate(file_, 0, 0, length) == 0) return;
+    check(errno == EOPNOTSUPP || errno == ENOSYS, errno);
+    check(::ftruncate(file_, length) == 0, errno);
+  }
+  void sync() const { check(::fsync(file_) == 0, errno); }
+
+ private:
+  void check(bool good, int error) const {
+    TI_CHECK(good, "{} cannot be written: {}. Check permissions and free space.", path_.string(), std::strerror(error));
+  }
+
+  fs::path path_;
+  int file_;
+};
+
+// Writes contiguous bytes of a box of a tensor that begins at byte `begin` of the file: one write for each stretch that
+// is contiguous there.
+void write_box(const OutputFile& file, uint64_t begin, const Shape& shape, const Box& box, const Tensor& bytes) {
+  size_t inner = shape.size();
+  int64_t stretch = bytes.element_size();
+  for (; inner > 1 && box.shape[inner - 1] == shape[inner - 1]; --inner) stretch *= shape[inner - 1];
+  const auto step = static_cast<size_t>(stretch * box.shape[inner - 1]);
+  std::span<const std::byte> rest(static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes());
+  Shape index(inner - 1, 0);
+  for (; !rest.empty(); rest = rest.subspan(step)) {
+    int64_t position = 0;
+    for (size_t dim = 0; dim < inner; ++dim) {
+      position = position * shape[dim] + box.offset[dim] + (dim + 1 < inner ? index[dim] : 0);
+    }
+    file.write_at(begin + static_cast<uint64_t>(position * stretch), rest.first(step));
+    for (size_t dim = inner - 1; dim > 0 && ++index[dim - 1] == box.shape[dim - 1]; --dim) index[dim - 1] = 0;
+  }
+}
+
+// Tensors of the model to the files of the assets' index; empty if it does not name exactly these.
+std::map<std::string, std::string> files_of_index(const fs::path& assets, const std::vector<std::string>& names) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(assets / kIndexFile, ignored)) return {};
+  auto files = checkpoint::read_safetensors_index(assets / kIndexFile);
+  const bool matches = files.size() == names.size() &&
+                       std::ranges::all_of(names, [&](const std::string& name) { return files.contains(name); });
+  return matches ? files : std::map<std::string, std::string>();
+}
+
+}  // namespace
+
+HuggingFaceExport::HuggingFaceExport(const LanguageModel& model, Dtype dtype, fs::path assets, uint64_t shard_bytes)
+    : dtype_(dtype), assets_(std::move(assets)), config_(model.hugging_face_config(dtype)) {
+  plan(model, shard_bytes);
+}
+
+void HuggingFaceExport::plan(const LanguageModel& model, uint64_t shard_bytes) {
+  const std::vector<Parameter*> parameters = model.parameters();
+  std::vector<std::string> names;
+  for (const Parameter* parameter : parameters) names.push_back(model.hugging_face_tensor(parameter->fqn).name);
+  const auto given = files_of_index(assets_, names);
+  std::map<std::string, size_t> numbers;
+  uint64_t size = 0;
+  for (const Parameter* parameter : parameters) {
+    const HuggingFaceTensor tensor = model.hugging_face_tensor(parameter->fqn);
+    const uint64_t bytes = static_cast<uint64_t>(volume(parameter->global_shape)) * c10::elementSize(dtype_);
+    if (given.empty()) {
+      if (files_.empty() || size + bytes > shard_bytes) files_.emplace_back(), size = 0;
+      size += bytes;
+    } else if (numbers.emplace(given.at(tensor.name), files_.size()).second) {
+      files_.push_back({given.at(tensor.name), {}});
+    }
+    const size_t number = given.empty() ? files_.size() - 1 : numbers.at(given.at(tensor.name));
+    auto& entries = files_[number].header.entries;
+    const uint64_t begin = entries.empty() ? 0 : entries.back().end;
+    entries.push_back({tensor.name, dtype_, parameter->global_shape, begin, begin + bytes});
+    places_[parameter->fqn] = {number, begin, parameter->global_shape, tensor};
+  }
+  for (size_t i = 0; i < files_.size(); ++i) {
+    File& file = files_[i];
+    if (given.empty()) file.name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files_.size());
+    file.header.metadata = {{"format", "pt"}};
+    file.header.data_offset = checkpoint::format_safetensors_header(file.header).size();
+  }
+  if (files_.size() == 1) files_.front().name = kSingleFile;
+  for (auto& [fqn, place] : places_) place.begin += files_[place.file].header.data_offset;
+}
+
+std::string HuggingFaceExport::index_json() const {
+  std::map<std::string, std::string> weight_map;
+  uint64_t total = 0;
+  for (const File& file : files_) {
+    for (const auto& entry : file.header.entries) weight_map[entry.name] = file.name;
+    total += file.header.entries.back().end;
+  }
+  return nlohmann::ordered_json({{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}).dump(2) + "\n";
+}
+
+void HuggingFaceExport::create_files(const fs::path& folder) const {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  TI_CHECK(!error, "{} cannot be made: {}. Check permissions and free space.", folder.string(), error.message());
+  for (const File& planned : files_) {
+    const OutputFile file(folder / planned.name, O_WRONLY | O_CREAT | O_TRUNC);
+    const std::string header = checkpoint::format_safetensors_header(planned.header);
+    file.write_at(0, std::as_bytes(std::span(header)));
+    file.resize(planned.header.data_offset + planned.header.entries.back().end);
+  }
+  if (files_.size() > 1) write_file_atomically(folder / kIndexFile, index_json());
+  write_file_atomically(folder / "config.json", complete_config_json(config_, assets_));
+  copy_tokenizer_files(assets_, folder);
+}
+
+void HuggingFaceExport::write(const fs::path& folder, const std::string& fqn, const Box& box,
+                              const Tensor& part) const {
+  const Place& place = places_.at(fqn);
+  TI_ASSERT(checkpoint::lies_inside(box, place.shape) && part.sizes() == at::IntArrayRef(box.shape),
+            "{}: box {} is not that of the tensor", fqn, checkpoint::to_string(box));
+  if (part.numel() == 0) return;
+  const c10::NoGradGuard no_grad;
+  const OutputFile file(folder / files_[place.file].name, O_WRONLY);
+  const int64_t row_bytes = part.numel() / part.size(0) * static_cast<int64_t>(c10::elementSize(dtype_));
+  const int64_t rows_at_a_time = std::max<int64_t>(kBlockBytes / row_bytes, 1);
+  for (const RowRun& run : row_runs(place.tensor, box.offset[0], box.shape[0])) {
+    for (int64_t row = 0; row < run.count; row += rows_at_a_time) {
+      const int64_t count = std::min(rows_at_a_time, run.count - row);
+      const int64_t first = run.ours - box.offset[0] + row * run.step;
+      Box theirs = box;
+      theirs.offset[0] = run.theirs + row;
+      theirs.shape[0] = count;
+      const Tensor rows = part.slice(0, first, first + (count - 1) * run.step + 1, run.step);
+      write_box(file, place.begin, place.shape, theirs, rows.to(dtype_).cpu().contiguous());
+    }
+  }
+}
+
+void HuggingFaceExport::finish(const fs::path& folder) const {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_regular_file()) OutputFile(entry.path(), O_RDONLY).sync();
+  }
+  checkpoint::sync_folder(folder);
+}
+
+}  // namespace titanium::models

@@ -1,0 +1,69 @@
+// Writes a model as a Hugging Face folder that transformers loads, from all ranks at once and without gathering.
+//
+//   const HuggingFaceExport out(model, at::kBFloat16, assets);            // on every rank: the same plan
+//   out.create_files(folder);                                             // on one rank; then a barrier
+//   for (each parameter of which this rank stores the first replica)
+//     out.write(folder, parameter.fqn, parameter.shard, parameter.value); // on every rank, in any order
+//   out.finish(folder);                                                   // on every rank; then a barrier
+//
+// The files have their final names from the beginning: who wants them whole or not at all writes into a folder of
+// another name and renames it in the end. Everything that writes throws Error with the path and the reason of the
+// system.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "titanium/checkpoint/safetensors_header.h"
+#include "titanium/models/language_model.h"
+
+namespace titanium::models {
+
+constexpr uint64_t kHuggingFaceShardBytes = 5'000'000'000;
+
+class HuggingFaceExport {
+ public:
+  // Decides which tensor lies where, from the parameters' global shapes. If `assets` has an index of weights with
+  // exactly the model's names, its files are followed, else files are filled up to `shard_bytes`. All ranks must see
+  // the same assets. `assets` may be empty, a file or missing.
+  HuggingFaceExport(const LanguageModel& model, Dtype dtype, std::filesystem::path assets,
+                    uint64_t shard_bytes = kHuggingFaceShardBytes);
+
+  // Makes the folder, the safetensors files with their headers and final sizes, the index if there are several,
+  // config.json, and copies of the tokenizer's files that `assets` has. Space on the disk is reserved where the file
+  // system can.
+  void create_files(const std::filesystem::path& folder) const;
+
+  // Writes a box of a parameter at its place, in the export's dtype and in Hugging Face's order of rows. `part` has the
+  // box's shape and any strides, dtype and device. Several threads and processes may write at the same time.
+  void write(const std::filesystem::path& folder, const std::string& fqn, const Box& box, const Tensor& part) const;
+
+  // Returns when everything in the folder that this machine wrote is on the disk.
+  void finish(const std::filesystem::path& folder) const;
+
+  Dtype dtype() const { return dtype_; }
+
+ private:
+  struct File {
+    std::string name;
+    checkpoint::SafetensorsHeader header;
+  };
+  struct Place {
+    size_t file = 0;
+    uint64_t begin = 0;  // in the file
+    Shape shape;
+    HuggingFaceTensor tensor;
+  };
+  void plan(const LanguageModel& model, uint64_t shard_bytes);
+  std::string index_json() const;
+
+  Dtype dtype_;
+  std::filesystem::path assets_;
+  std::string config_;
+  std::vector<File> files_;
+  std::map<std::string, Place> places_;  // by our name
+};
+
+}  // namespace titanium::models

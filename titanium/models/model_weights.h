@@ -1,0 +1,37 @@
+// The weights of a model in a file or folder of any format, under our names and in our layout.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "titanium/checkpoint/weights_source.h"
+#include "titanium/models/language_model.h"
+
+namespace titanium::models {
+
+class ModelWeights {
+ public:
+  // Finds the model's parameters in the source, which must outlive this. Their names there are ours, ours below
+  // "model.", or Hugging Face's, whose order of rows is then undone. Training state beside the model and what the model
+  // calls redundant is passed over. Throws Error for a parameter that is missing or has another shape or no
+  // floating-point numbers, and for a tensor that the model does not have.
+  ModelWeights(const LanguageModel& model, const checkpoint::WeightsSource& source);
+
+  // In which the parameter is stored.
+  Dtype dtype(const std::string& fqn) const;
+
+  // Copies a box of the parameter into `destination`, of any strides, dtype and device. Reads only the bytes of the
+  // box. Throws as WeightsSource::read does.
+  void read(const std::string& fqn, const Box& box, const Tensor& destination) const;
+
+ private:
+  void check_unexpected(const LanguageModel& model, const std::string& prefix) const;
+
+  const checkpoint::WeightsSource& source_;
+  std::map<std::string, HuggingFaceTensor> places_;  // by our name: name and order of rows in the source
+};
+
+// Fills what is stored here of a materialised model's parameters.
+void load_weights(LanguageModel& model, const checkpoint::WeightsSource& source);
+
+}  // namespace titanium::models
