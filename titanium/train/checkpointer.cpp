@@ -5,11 +5,13 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/comm/texts.h"
+#include "titanium/models/hugging_face_export.h"
 #include "titanium/train/load_checkpoint.h"
 
 namespace titanium::train {
 namespace {
 
+namespace fs = std::filesystem;
 using checkpoint::PickleValue;
 using checkpoint::Shares;
 using checkpoint::StateDict;
@@ -130,16 +132,37 @@ void Checkpointer::save_last() {
     return write(full_state(), run_.step);
   }
   log_info("Saving a model only checkpoint in {} at last step, step {}.", options.export_dtype, run_.step);
-  save_model(run_.step);
+  options.last_save_in_hf ? save_hugging_face() : save_model(run_.step);
+}
+
+// As torchtitan has it: float32 leaves the weights as they are.
+std::optional<Dtype> Checkpointer::export_dtype() const {
+  const Dtype dtype = parse_dtype(run_.config.checkpoint.export_dtype);
+  return dtype == at::kFloat ? std::nullopt : std::optional(dtype);
 }
 
 void Checkpointer::save_model(int64_t step) {
-  const Dtype dtype = parse_dtype(run_.config.checkpoint.export_dtype);
-  // As torchtitan has it: float32 leaves the weights as they are.
-  const std::optional<Dtype> wanted = dtype == at::kFloat ? std::nullopt : std::optional(dtype);
   StateDict state;
-  add_model(state, run_.parameters, shares_of(run_), wanted);
+  add_model(state, run_.parameters, shares_of(run_), export_dtype());
   write(state, step);
+}
+
+void Checkpointer::save_hugging_face() {
+  const Dtype dtype = export_dtype().value_or(parse_dtype(run_.config.training.dtype));
+  const models::HuggingFaceExport out(*run_.model, dtype, run_.config.model.hf_assets_path);
+  StateDict state;
+  add_model(state, run_.parameters, shares_of(run_));
+  checkpoint::save_together(*group_, root_, run_.step,
+                            {.prepare = [&](const fs::path& folder) { out.create_files(folder); },
+                             .write =
+                                 [&](const fs::path& folder) {
+                                   for (const auto& item : state.tensors) {
+                                     out.write(folder, item.name, item.box, item.tensor);
+                                   }
+                                   out.finish(folder);
+                                   return std::string();
+                                 },
+                             .complete = [](const fs::path&, const std::vector<std::string>&) {}});
 }
 
 void Checkpointer::save_seed() {
@@ -166,12 +189,12 @@ void Checkpointer::write(const StateDict& state, int64_t step) {
   checkpoint::save_together(
       *group_, root_, step,
       {.write =
-           [&](const std::filesystem::path& folder) {
+           [&](const fs::path& folder) {
              return format_dcp_part(
                  checkpoint::write_dcp_files(folder, group_->rank(), state.tensors, state.objects, kFilesPerRank));
            },
        .complete =
-           [&](const std::filesystem::path& folder, const std::vector<std::string>& texts) {
+           [&](const fs::path& folder, const std::vector<std::string>& texts) {
              std::vector<checkpoint::DcpPart> parts;
              for (const std::string& text : texts) {
                parts.push_back(checkpoint::parse_dcp_part(std::as_bytes(std::span(text)), "a rank's part"));

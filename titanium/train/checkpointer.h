@@ -36,7 +36,9 @@ class Checkpointer {
   bool is_due(const Reasons& reasons) const;
   void save_in_turn();
   void save_last();
+  std::optional<Dtype> export_dtype() const;
   void save_model(int64_t step);
+  void save_hugging_face();
   checkpoint::StateDict full_state();
   void write(const checkpoint::StateDict& state, int64_t step);
   void remove_old();

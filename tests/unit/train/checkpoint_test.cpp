@@ -309,6 +309,41 @@ TEST(Checkpoint, OfAFinishedRunMayHaveTheModelAlone) {
   EXPECT_NE(error.find("holds only the model, so training cannot go on from it"), std::string::npos) << error;
 }
 
+TEST(Checkpoint, OfAFinishedRunMayBeAHuggingFaceFolder) {
+  const fs::path folder = test_folder();
+  for (const Layout& layout : {layouts()[0], layouts()[4], layouts()[5]}) {
+    JobConfig config = saving_config(layout, folder / layout.name);
+    config.training.steps = 3;
+    config.checkpoint.last_save_model_only = config.checkpoint.last_save_in_hf = true;
+    const Snapshot saved = train_until(config, layout.ranks(), 3).end;
+    EXPECT_FALSE(fs::exists(step_of(folder / layout.name, 3) / ".metadata"));
+    JobConfig other = saving_config(layouts()[2], folder / (layout.name + std::string("_next")));
+    other.checkpoint.initial_load_in_hf = true;
+    other.checkpoint.initial_load_path = step_of(folder / layout.name, 3).string();
+    const Snapshot loaded = train_until(other, 4, 0).begin;
+    for (const auto& [name, tensor] : loaded.tensors) {
+      if (!name.ends_with(".weight")) continue;
+      EXPECT_TRUE(at::equal(tensor, saved.tensors.at(name))) << layout.name << " " << name;
+    }
+    EXPECT_EQ(train_until(config, layout.ranks(), 3).begin.step, 3);  // nothing is left to do
+  }
+}
+
+TEST(CheckpointFlaws, AFlippedByteIsFoundAndNamed) {
+  const fs::path folder = test_folder();
+  const JobConfig config = saving_config(layouts()[0], folder);
+  train_until(config, 1, 4);
+  const fs::path file = step_of(folder, 4) / "__0_1.distcp";
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekg(static_cast<int64_t>(fs::file_size(file) / 2));
+  const int byte = stream.peek();
+  stream.put(static_cast<char>(byte ^ 1));
+  stream.close();
+  const std::string error = error_of([&] { train_until(config, 1, 4); });
+  EXPECT_NE(error.find("is damaged"), std::string::npos) << error;
+  EXPECT_NE(error.find("use it with --checkpoint.load_step 2."), std::string::npos) << error;
+}
+
 TEST(CheckpointFlaws, AFailedSaveLeavesNothingAndOnlyTheLastEndsTheRun) {
   const fs::path folder = test_folder();
   for (const std::string mode : {"disabled", "async"}) {
