@@ -26,4 +26,4 @@ exec runai submit-dist pytorch --name "$name" \
   -e LOG_DIR=/checkpoints/logs \
   -e NCCL_DEBUG="${NCCL_DEBUG:-INFO}" \
   -e NCCL_IGNORE_CPU_AFFINITY=1 \
-  --command -- ./run_train.sh --checkpoint.folder=/checkpoints "$@"
+  --command -- ./run_train.sh --checkpoint.enable --checkpoint.folder=/checkpoints "$@"
