@@ -39,7 +39,7 @@ class Run:
 
     def finish(self, *options, ranks=1):
         job = self.start(*options, ranks=ranks)
-        output = job.communicate(timeout=120)[0]
+        output = job.communicate(timeout=600)[0]
         assert job.returncode == 0, output
         return output
 

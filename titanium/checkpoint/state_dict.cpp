@@ -68,11 +68,13 @@ void add_share(StateDict& state, const std::string& name, const DcpPath& path, c
 
 }  // namespace
 
-bool Shares::is_first_holder() const {
+bool Shares::is_first_holder(const Parameter& parameter) const {
+  if (&parameter == left_out_) return false;
   return std::ranges::all_of(kHolders, [&](const char* axis) { return parallel::axis_rank(dims_, axis, rank_) == 0; });
 }
 
 std::optional<Box> Shares::of(const Parameter& parameter, size_t turn, size_t bytes) const {
+  if (&parameter == left_out_) return std::nullopt;
   int64_t holders = 1, place = 0;
   for (const char* axis : kHolders) {
     if (is_cut_by(parameter, axis)) continue;
@@ -113,7 +115,7 @@ void add_optimizer(StateDict& state, const optim::Adam& optimizer, const Optimiz
       continue;
     }
     ++turn;  // a scalar stands beside the two moments of every parameter
-    if (!shares.is_first_holder()) continue;
+    if (!shares.is_first_holder(*part.parameter)) continue;
     state.tensors.push_back({.name = "optimizer." + key, .tensor = part.tensor.detach(), .path = path});
     const std::vector<std::pair<const char*, PickleValue>> options = {
         {"lr", facts.lr},
@@ -135,9 +137,9 @@ void add_optimizer(StateDict& state, const optim::Adam& optimizer, const Optimiz
   }
 }
 
-void load_model(const DcpReader& reader, std::span<Parameter* const> parameters) {
-  const std::string prefix = model_prefix(reader, parameters);
-  check_names(reader, parameters, prefix);
+void load_model(const DcpReader& reader, std::span<Parameter* const> parameters, std::span<Parameter* const> all) {
+  const std::string prefix = model_prefix(reader, all);
+  check_names(reader, all, prefix);
   std::vector<DcpRequest> requests;
   for (Parameter* parameter : parameters) {
     requests.push_back({prefix + parameter->fqn, parameter->global_shape, parameter->shard, parameter->value.detach()});

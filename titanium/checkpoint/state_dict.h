@@ -23,15 +23,18 @@ struct StateDict {
 // the ranks take turns with them. Scalars and options of a parameter are written by the first of all its holders.
 class Shares {
  public:
-  Shares(const parallel::ParallelDims& dims, int rank) : dims_(dims), rank_(rank) {}
+  // `left_out` is a parameter that others write; null: none.
+  Shares(const parallel::ParallelDims& dims, int rank, const Parameter* left_out = nullptr)
+      : dims_(dims), rank_(rank), left_out_(left_out) {}
 
   // Of the parameter's shard; `turn` is the parameter's place among all. Nothing: others write all of it.
   std::optional<Box> of(const Parameter& parameter, size_t turn, size_t bytes) const;
-  bool is_first_holder() const;
+  bool is_first_holder(const Parameter& parameter) const;
 
  private:
   parallel::ParallelDims dims_;
   int rank_;
+  const Parameter* left_out_;
 };
 
 // In `dtype`, if one is given.
@@ -50,9 +53,10 @@ void add_optimizer(StateDict& state, const optim::Adam& optimizer, const Optimiz
 // A value under the names `first`.`second`.
 void add_object(StateDict& state, const std::string& first, const std::string& second, PickleValue value);
 
-// Fill the model from a checkpoint; its names may begin with "model.", as some tools write them. Throws Error when a
-// parameter is missing, when there is one that the model does not have, and as DcpReader::read does.
-void load_model(const DcpReader& reader, std::span<Parameter* const> parameters);
+// Fill the model from a checkpoint; its names may begin with "model.", as some tools write them. `all` are those of the
+// whole model, on all ranks. Throws Error when a parameter is missing, when there is one that the model does not have,
+// and as DcpReader::read does.
+void load_model(const DcpReader& reader, std::span<Parameter* const> parameters, std::span<Parameter* const> all);
 void load_optimizer(const DcpReader& reader, const optim::Adam& optimizer);
 
 // Whether there is something under the name `first`.

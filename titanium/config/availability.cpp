@@ -38,7 +38,6 @@ constexpr Missing kMissing[] = {
     {"model.converters"},
     {"model.print_after_conversion"},
     {"optimizer.early_step_in_backward"},
-    {"parallelism.pipeline_parallel_degree"},
     {"parallelism.context_parallel_degree"},
     {"parallelism.expert_parallel_degree"},
     {"parallelism.expert_tensor_parallel_degree"},

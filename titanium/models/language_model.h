@@ -23,6 +23,18 @@ struct ModelSize {
   double flops_per_token = 0;  // of a training step, as torchtitan counts them
 };
 
+// Note [Parts and stages]
+// A pipeline cuts the model into stages: runs of its children in their order. A rank holds a part of the model, the
+// children of one or more stages; the other children do not exist there. Names stay those of the whole model.
+struct ModelStage {
+  bool is_first = false;        // tokens go in
+  std::vector<int64_t> blocks;  // ascending
+  bool is_last = false;         // the loss comes out; hidden states otherwise
+};
+
+// All of a model with that many blocks.
+ModelStage whole_stage(int64_t blocks);
+
 class LanguageModel : public nn::Module {
  public:
   // Fills all parameters from the model's initial distribution.
@@ -32,6 +44,15 @@ class LanguageModel : public nn::Module {
 
   // scale * the summed cross-entropy of labels [B, S] (ops::kIgnoreIndex does not count), fp64. See ops::head_loss.
   virtual Tensor loss(const TokenBatch& batch, const Tensor& labels_BS, double scale) = 0;
+  // What one stage makes of this rank's rows of hidden states [t, D], or of the tokens: hidden states, or the loss.
+  virtual Tensor run_stage(const ModelStage& stage, const Tensor& x_tD, const TokenBatch& batch,
+                           const Tensor& labels_BS, double scale) = 0;
+  virtual int64_t hidden_size() const = 0;
+  // A model of the same sizes, without storage, that has only the children of these stages.
+  virtual std::unique_ptr<LanguageModel> part(const std::vector<ModelStage>& stages) const = 0;
+  // A parameter that the first and the last stage both have; null if they share nothing.
+  virtual Parameter* shared_by_ends() = 0;
+
   // [B, S, V]; on one rank.
   virtual Tensor logits(const TokenBatch& batch) = 0;
   // Appends tokens [B, S] to what the cache holds and returns the logits of the last one, [B, V].
@@ -53,7 +74,8 @@ class LanguageModel : public nn::Module {
   virtual void check_tensor_parallel(int64_t degree) const = 0;
   virtual void set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) = 0;
 
-  virtual int64_t block_count() const = 0;
+  virtual int64_t block_count() const = 0;  // of the whole model
+  virtual bool has_block(int64_t block) const = 0;
   virtual void set_block_saves(int64_t block, nn::BlockSaves saves) = 0;
 
   virtual bool attends_inside_documents() const = 0;

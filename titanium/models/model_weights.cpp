@@ -108,7 +108,8 @@ void ModelWeights::read(const std::string& fqn, const Box& box, const Tensor& de
 }
 
 void load_weights(LanguageModel& model, const checkpoint::WeightsSource& source) {
-  const ModelWeights weights(model, source);
+  const auto whole = model.part({whole_stage(model.block_count())});  // `model` may be a part of it
+  const ModelWeights weights(*whole, source);
   const c10::NoGradGuard no_grad;
   const std::vector<Parameter*> parameters = model.parameters();
   Progress progress("loading weights", static_cast<int64_t>(parameters.size()));

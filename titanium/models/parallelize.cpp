@@ -29,10 +29,13 @@ std::unique_ptr<parallel::DataParallel> apply_fully_shard(LanguageModel& model, 
                                                           model.compute_dtype);
   log_info("Applied {} to the model", mesh.size("dp_replicate") > 1 ? "HSDP" : "FSDP");
   if (config.training.enable_cpu_offload) log_info("Applied CPU Offloading to the model");
+  const std::string& policy = config.parallelism.fsdp_reshard_after_forward;
+  const bool pipeline = mesh.size("pp") > 1;
   return std::make_unique<parallel::FullyShard>(
       model.units(), std::move(context),
-      parallel::FullyShardOptions{.reshard_after_forward = config.parallelism.fsdp_reshard_after_forward,
-                                  .reduce_once = config.parallelism.fsdp_reduce_once});
+      parallel::FullyShardOptions{.reshard_after_forward = policy,
+                                  .reduce_once = pipeline || config.parallelism.fsdp_reduce_once,
+                                  .hold_whole = pipeline && policy != "always"});
 }
 
 std::unique_ptr<parallel::DataParallel> apply_data_parallel(LanguageModel& model, const JobConfig& config,

@@ -11,6 +11,19 @@ bool adds_up_in_float(const Tensor& grad, const Tensor& sum) {
   return grad.is_cuda() && c10::elementSize(grad.scalar_type()) == 2 && sum.scalar_type() == at::kFloat;
 }
 
+void add_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weight) {
+  auto [sum, is_first] = weight.open_grad_sum(grad_TO.device());
+  const Tensor grad_OT = grad_TO.t();
+  if (sum.scalar_type() == grad_TO.scalar_type()) {
+    is_first ? at::mm_out(sum, grad_OT, x_TI) : sum.addmm_(grad_OT, x_TI);
+  } else if (adds_up_in_float(grad_TO, sum)) {
+    is_first ? at::mm_out(sum, grad_OT, x_TI, at::kFloat) : at::addmm_out(sum, sum, grad_OT, x_TI, at::kFloat);
+  } else {
+    const Tensor product = at::mm(grad_OT, x_TI);
+    is_first ? sum.copy_(product) : sum.add_(product);
+  }
+}
+
 }  // namespace
 
 Tensor linear_forward(const Tensor& x_TI, const Parameter& weight) {
@@ -30,16 +43,11 @@ void add_input_grad(Tensor& sum_TI, const Tensor& grad_TO, const Parameter& weig
 }
 
 void accumulate_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weight) {
-  auto [sum, is_first] = weight.open_grad_sum(grad_TO.device());
-  const Tensor grad_OT = grad_TO.t();
-  if (sum.scalar_type() == grad_TO.scalar_type()) {
-    is_first ? at::mm_out(sum, grad_OT, x_TI) : sum.addmm_(grad_OT, x_TI);
-  } else if (adds_up_in_float(grad_TO, sum)) {
-    is_first ? at::mm_out(sum, grad_OT, x_TI, at::kFloat) : at::addmm_out(sum, sum, grad_OT, x_TI, at::kFloat);
-  } else {
-    const Tensor product = at::mm(grad_OT, x_TI);
-    is_first ? sum.copy_(product) : sum.add_(product);
-  }
+  if (weight.put_off == nullptr) return add_weight_grad(grad_TO, x_TI, weight);
+  weight.put_off->push_back([=, &weight] {
+    const c10::AutoGradMode no_grad(false);
+    add_weight_grad(grad_TO, x_TI, weight);
+  });
 }
 
 Tensor linear(const Tensor& x_TI, Parameter& weight) {

@@ -12,6 +12,7 @@ Tensor linear_forward(const Tensor& x_TI, const Parameter& weight);
 Tensor linear_input_grad(const Tensor& grad_TO, const Parameter& weight);
 void write_input_grad(Tensor into_TI, const Tensor& grad_TO, const Parameter& weight);  // into = the above
 void add_input_grad(Tensor& sum_TI, const Tensor& grad_TO, const Parameter& weight);    // sum += the above
+// At once, or when the parameter's queue of work that is put off is run.
 void accumulate_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weight);
 
 // x W^T. Saves x.

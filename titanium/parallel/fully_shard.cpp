@@ -32,7 +32,7 @@ class FullyShard::Hook : public nn::UnitHook {
 
   void after_backward() override {
     owner_.note("after backward", index_);
-    owner_.release(index_);
+    if (!owner_.options_.hold_whole) owner_.release(index_);
     owner_.reduce(index_);
   }
 
@@ -52,7 +52,8 @@ FullyShard::FullyShard(const std::vector<nn::Unit*>& units, std::unique_ptr<Shar
     }
     members_.push_back({.unit = units[i],
                         .sharded = std::make_unique<ShardedUnit>(*units[i], *context_),
-                        .reshard_after_forward = reshards_after_forward(*units[i], options.reshard_after_forward)});
+                        .reshard_after_forward =
+                            !options.hold_whole && reshards_after_forward(*units[i], options.reshard_after_forward)});
     units[i]->hook = std::make_shared<Hook>(*this, i);
   }
 }

@@ -14,6 +14,8 @@ struct FullyShardOptions {
   std::string reshard_after_forward = "default";  // default: blocks but not the head; always; never
   // Gradients of parts are summed over the micro batches of a step and reduced once, at the price of their memory.
   bool reduce_once = false;
+  // Weights stay whole from their first use to the end of the step: micro-batches of a pipeline take turns.
+  bool hold_whole = false;
 };
 
 // What a unit does, for tests and traces: "gather" when a gather is queued, "forward", "after forward", "backward",

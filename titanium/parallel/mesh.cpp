@@ -6,8 +6,8 @@ namespace titanium::parallel {
 namespace {
 
 // Expert axes come with expert parallelism.
-constexpr std::string_view kAxes[] = {"tp", "fsdp", "dp_replicate", "loss"};
-constexpr std::string_view kHostAxes[] = {"tp", "fsdp", "loss", "batch", "world"};
+constexpr std::string_view kAxes[] = {"tp", "fsdp", "dp_replicate", "loss", "pp"};
+constexpr std::string_view kHostAxes[] = {"tp", "fsdp", "loss", "batch", "pp", "world"};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // A parameter knows its name, its global shape, which part of it is here, and its gradient.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "titanium/tensor/tensor.h"
@@ -22,6 +23,9 @@ struct Placement {
   std::string axis;
   int64_t dim = 0;
 };
+
+// Work on gradients of weights that was put off, in its order.
+using GradQueue = std::vector<std::function<void()>>;
 
 // Note [Gradients are ours]
 // Parameters are not autograd leaves that autograd fills. An operator that uses a parameter adds its weight gradient
@@ -72,6 +76,8 @@ class Parameter {
     bool is_first;
   };
   GradSum open_grad_sum(Device device);
+  // If set, products that only make the gradient are put there. What is quick (norms, embeddings) is not put off.
+  GradQueue* put_off = nullptr;
 
   // --- For whoever writes to `value` (optimizer, initialisation, loading) ---
 

@@ -34,7 +34,9 @@ comm::GroupPtr make_group(comm::World& world, const config::Checkpoint& options)
                                   "checkpoint.timeout_seconds");
 }
 
-Shares shares_of(const TrainState& run) { return {run.mesh->dims(), run.world->rank()}; }
+Shares shares_of(const TrainState& run) {
+  return {run.mesh->dims(), run.world->rank(), run.pipeline ? run.pipeline->second_copy() : nullptr};
+}
 
 double next_lr(const TrainState& run) {
   return run.config.optimizer.lr * optim::lr_factor(run.schedule, run.schedule_step);
@@ -61,7 +63,7 @@ void add_progress(StateDict& state, const TrainState& run) {
 
 // The positions of all streams, on rank 0.
 std::string data_position(const TrainState& run, comm::Group& group) {
-  const bool reads = run.mesh->rank("tp") == 0;  // tensor-parallel ranks read the same samples
+  const bool reads = reads_for_others(*run.mesh);
   std::vector<data::LoaderState> states;
   for (const std::string& text : comm::gather_texts(group, reads ? data::to_json(run.loader->state()) : "")) {
     if (!text.empty()) states.push_back(data::loader_state_from_json(text));
@@ -149,7 +151,8 @@ void Checkpointer::save_model(int64_t step) {
 
 void Checkpointer::save_hugging_face() {
   const Dtype dtype = export_dtype().value_or(parse_dtype(run_.config.training.dtype));
-  const models::HuggingFaceExport out(*run_.model, dtype, run_.config.model.hf_assets_path);
+  const auto whole = run_.model->part({models::whole_stage(run_.model->block_count())});
+  const models::HuggingFaceExport out(*whole, dtype, run_.config.model.hf_assets_path);
   StateDict state;
   add_model(state, run_.parameters, shares_of(run_));
   checkpoint::save_together(*group_, root_, run_.step,

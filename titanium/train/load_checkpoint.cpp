@@ -77,7 +77,7 @@ class Loading {
   Loading(TrainState& run, const LoadSource& source) : run_(run), source_(source), reader_(source.folder) {}
 
   void run() {
-    if (wants("model")) checkpoint::load_model(reader_, run_.parameters);
+    if (wants("model")) load_model();
     if (wants("optimizer")) checkpoint::load_optimizer(reader_, *run_.optimizer);
     if (wants("lr_scheduler")) load_schedule();
     if (wants("dataloader")) load_data_position();
@@ -89,6 +89,11 @@ class Loading {
     if (source_.model_only) return state == "model";
     const auto& excluded = run_.config.checkpoint.exclude_from_loading;
     return std::ranges::find(excluded, state) == excluded.end();
+  }
+
+  void load_model() {
+    const auto whole = run_.model->part({models::whole_stage(run_.model->block_count())});
+    checkpoint::load_model(reader_, run_.parameters, whole->parameters());
   }
 
   void load_schedule() {

@@ -27,7 +27,9 @@ LargestUnits largest_units(models::LanguageModel& model, int64_t ranks) {
 
 // Two blocks and one outer unit are whole at a time, and one unit of each kind is on its way; with one rank the way
 // and the destination are the same buffer. See docs/distributed.md.
-void plan_sharding(models::LanguageModel& model, const config::Parallelism& options, int64_t ranks, MemoryPlan& plan) {
+void plan_sharding(models::LanguageModel& model, const config::Parallelism& options, const parallel::ParallelDims& dims,
+                   MemoryPlan& plan) {
+  const int64_t ranks = dims.fsdp();
   const LargestUnits largest = largest_units(model, ranks);
   const int64_t arriving = ranks > 1 ? largest.block + largest.outer : 0;
   const int64_t whole = 2 * largest.block + largest.outer;
@@ -36,36 +38,43 @@ void plan_sharding(models::LanguageModel& model, const config::Parallelism& opti
   // Gradients of parts and their way: one unit of each kind.
   const int64_t parts = ranks * (largest.block + largest.outer);
   plan.communication += parts * (bytes(model.compute_dtype) + kReduceElement);
-  if (options.fsdp_reshard_after_forward == "never" || options.fsdp_reduce_once) {
-    int64_t all = 0;
-    for (const Parameter* parameter : model.parameters()) all += volume(parameter->part.shape);
-    if (options.fsdp_reshard_after_forward == "never") plan.computed_copy = all * bytes(model.compute_dtype);
-    if (options.fsdp_reduce_once) plan.communication += all * kReduceElement;
-  }
+  const bool pipeline = dims.pp > 1;
+  const bool stays_whole =
+      options.fsdp_reshard_after_forward == "never" || (pipeline && options.fsdp_reshard_after_forward == "default");
+  int64_t all = 0;
+  for (const Parameter* parameter : model.parameters()) all += volume(parameter->part.shape);
+  if (stays_whole) plan.computed_copy = all * bytes(model.compute_dtype);
+  if (options.fsdp_reduce_once || pipeline) plan.communication += all * kReduceElement;
 }
 
 }  // namespace
 
 MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
-                       const std::vector<nn::BlockSaves>& saves) {
+                       const std::vector<nn::BlockSaves>& saves, int64_t live_samples) {
   const Dtype dtype = parse_dtype(config.training.dtype);
   const int64_t element = bytes(dtype);
   int64_t count = 0;  // elements that are stored here
   for (const Parameter* parameter : model.parameters()) count += volume(parameter->shard.shape);
-  const int64_t tokens = config.training.local_batch_size * config.training.seq_len;
+  const int64_t micro_batch =
+      dims.pp > 1 ? config.parallelism.pipeline_parallel_microbatch_size : config.training.local_batch_size;
   MemoryPlan plan;
   plan.parameters = count * element;
   plan.gradients = count * element;
   plan.optimizer = 2 * count * element;
   if (models::is_fully_sharded(config.parallelism, dims)) {
-    plan_sharding(model, config.parallelism, dims.fsdp(), plan);
+    plan_sharding(model, config.parallelism, dims, plan);
     if (config.training.enable_cpu_offload) plan.parameters = plan.gradients = plan.optimizer = 0;
   } else if (model.compute_dtype != dtype) {
     plan.computed_copy = count * bytes(model.compute_dtype);
   }
-  for (const nn::BlockSaves block : saves) plan.activations += tokens * model.saved_bytes_per_token(block) / dims.tp;
+  for (int64_t block = 0; block < model.block_count(); ++block) {
+    if (!model.has_block(block)) continue;
+    const int64_t saved = model.saved_bytes_per_token(saves[static_cast<size_t>(block)]);
+    plan.activations += live_samples * config.training.seq_len * saved / dims.tp;
+  }
   // A block's backward holds everything that the block saves, and gradients of about the same size.
-  plan.working = 2 * tokens * model.saved_bytes_per_token(nn::BlockSaves::kEverything) / dims.tp;
+  plan.working =
+      2 * micro_batch * config.training.seq_len * model.saved_bytes_per_token(nn::BlockSaves::kEverything) / dims.tp;
   return plan;
 }
 

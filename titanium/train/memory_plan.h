@@ -22,9 +22,10 @@ struct MemoryPlan {
   }
 };
 
-// The parameters are placed (models/parallelize.h) and need not be materialised. docs/distributed.md has the formulas.
+// The parameters are placed (models/parallelize.h) and need not be materialised. `live_samples` is for how many samples
+// the blocks keep what they save at a time. docs/distributed.md has the formulas.
 MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
-                       const std::vector<nn::BlockSaves>& saves);
+                       const std::vector<nn::BlockSaves>& saves, int64_t live_samples);
 
 // "parameters 0.02 GiB, gradients ..., total ...".
 std::string describe(const MemoryPlan& plan);

@@ -52,8 +52,9 @@ data::LoaderOptions loader_options(int64_t batch, const data::PackingOptions& pa
 
 void apply_activation_checkpoint(models::LanguageModel& model, const std::vector<nn::BlockSaves>& saves,
                                  const config::ActivationCheckpoint& options) {
-  for (size_t block = 0; block < saves.size(); ++block)
-    model.set_block_saves(static_cast<int64_t>(block), saves[block]);
+  for (int64_t block = 0; block < model.block_count(); ++block) {
+    if (model.has_block(block)) model.set_block_saves(block, saves[static_cast<size_t>(block)]);
+  }
   if (options.mode != "none") log_info("Applied {} activation checkpointing to the model", options.mode);
 }
 
@@ -85,13 +86,17 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
                      std::unique_ptr<models::LanguageModel> model) {
   ModelPlan plan;
   plan.dims = parallel::parallel_dims(config.parallelism, world_size);
-  plan.model = std::move(model);
+  plan.pipeline = plan_pipeline(config, plan.dims, model->block_count());
+  const int64_t pipeline_rank = parallel::axis_rank(plan.dims, "pp", rank);
+  plan.model = plan.pipeline ? model->part(plan.pipeline->stages_of(pipeline_rank)) : std::move(model);
   plan.model->compute_dtype = compute_dtype(config);
   models::place_parameters(*plan.model, config, plan.dims, rank);
   plan.saves = parallel::plan_activation_checkpoint(
       config.activation_checkpoint, plan.model->block_count(),
       [&](nn::BlockSaves saves) { return plan.model->saved_bytes_per_token(saves); });
-  plan.memory = plan_memory(*plan.model, config, plan.dims, plan.saves);
+  plan.memory =
+      plan_memory(*plan.model, config, plan.dims, plan.saves,
+                  plan.pipeline ? plan.pipeline->live_samples(pipeline_rank) : config.training.local_batch_size);
   return plan;
 }
 
@@ -141,6 +146,9 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
   materialize(*run.model, config.training, device);
   if (!source || !fills_model(*source, config.checkpoint)) run.model->init_weights(weight_seed(config.debug));
   run.parallelism = models::parallelize(*run.model, config, *run.mesh, device);
+  if (plan.pipeline) {
+    run.pipeline = std::make_unique<Pipeline>(*std::move(plan.pipeline), *run.model, run.tokenizer, *run.mesh, device);
+  }
   run.optimizer = build_optimizer(config.optimizer, run.parameters);
   run.schedule = build_schedule(config);
   run.loader = build_loader(config.training, run.tokenizer, reader_of(*run.mesh));
@@ -151,6 +159,8 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
 }
 
 Reader reader_of(const parallel::Mesh& mesh) { return {mesh.rank("batch"), mesh.size("batch")}; }
+
+bool reads_for_others(const parallel::Mesh& mesh) { return mesh.rank("tp") == 0 && mesh.rank("pp") == 0; }
 
 std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer,
                                            const Reader& reader) {

@@ -11,6 +11,7 @@
 #include "titanium/optim/adam.h"
 #include "titanium/optim/lr_schedule.h"
 #include "titanium/train/memory_plan.h"
+#include "titanium/train/pipeline.h"
 
 namespace titanium::train {
 
@@ -21,7 +22,8 @@ struct TrainState {
   std::shared_ptr<comm::World> world;
   std::unique_ptr<parallel::Mesh> mesh;
   models::Parallelism parallelism;
-  std::unique_ptr<models::LanguageModel> model;
+  std::unique_ptr<models::LanguageModel> model;  // with a pipeline, the part that is here
+  std::unique_ptr<Pipeline> pipeline;            // null: the whole model is here
   std::vector<Parameter*> parameters;
   std::unique_ptr<optim::Adam> optimizer;
   optim::LrSchedule schedule;
@@ -37,6 +39,7 @@ struct TrainState {
 struct ModelPlan {
   std::unique_ptr<models::LanguageModel> model;
   parallel::ParallelDims dims;
+  std::optional<PipelinePlan> pipeline;
   std::vector<nn::BlockSaves> saves;
   MemoryPlan memory;
 };
@@ -64,6 +67,8 @@ struct Reader {
   int64_t ranks = 1;
 };
 Reader reader_of(const parallel::Mesh& mesh);
+// Ranks that differ only in their part of the model read the same samples; one of them counts.
+bool reads_for_others(const parallel::Mesh& mesh);
 // Training data begins again at its end; validation data ends, unless validation.steps says how much of it to use.
 std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer,
                                            const Reader& reader = {});

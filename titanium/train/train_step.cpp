@@ -32,7 +32,7 @@ int64_t count_valid_tokens(const std::vector<data::Batch>& batches) {
 
 // What all ranks have to know before they compute. On the host, so that the device need not be waited for.
 void agree(const parallel::Mesh& mesh, StepReport& report) {
-  const bool reads = mesh.rank("tp") == 0;  // tensor-parallel ranks read the same samples
+  const bool reads = reads_for_others(mesh);
   const Tensor sums = at::tensor(
       {reads ? report.valid_tokens : int64_t{0}, int64_t{report.requests.stop}, int64_t{report.requests.save}},
       at::kLong);
@@ -41,11 +41,26 @@ void agree(const parallel::Mesh& mesh, StepReport& report) {
   report.requests = {.stop = sums[1].item<int64_t>() > 0, .save = sums[2].item<int64_t>() > 0};
 }
 
+// Gradients are reduced once, when all micro-batches of all stages are done.
+void run_pipeline(TrainState& run, const std::vector<data::Batch>& batches, double scale, Tensor& total) {
+  parallel::DataParallel& data_parallel = *run.parallelism.data_parallel;
+  data_parallel.begin_micro_batch(/*last=*/false);
+  for (const data::Batch& batch : batches) total.add_(run.pipeline->loss(batch, scale));
+  data_parallel.begin_micro_batch(/*last=*/true);
+  data_parallel.end_micro_batch();
+}
+
 // Sums of gradients over all micro batches and ranks, each token weighted by 1 / valid_tokens; returns this rank's
 // loss.
 Tensor forward_backward(TrainState& run, const std::vector<data::Batch>& batches, int64_t valid_tokens) {
   const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, valid_tokens));
   Tensor total = at::zeros({}, at::TensorOptions(at::kDouble).device(run.device));
+  if (run.pipeline) {
+    run_pipeline(run, batches, scale, total);
+    parallel::sum_sequence_grads(run.parameters, *run.mesh);
+    run.pipeline->sum_shared_grads();
+    return total;
+  }
   for (const data::Batch& batch : batches) {
     const LabelledBatch labelled = to_device(batch, *run.model, run.tokenizer, run.device);
     run.parallelism.data_parallel->begin_micro_batch(/*last=*/&batch == &batches.back());
@@ -62,11 +77,13 @@ Tensor forward_backward(TrainState& run, const std::vector<data::Batch>& batches
 // the first of them.
 Tensor global_grad_norm(const TrainState& run) {
   std::vector<Parameter*> counted;
+  const Parameter* second_copy = run.pipeline ? run.pipeline->second_copy() : nullptr;
   for (Parameter* parameter : run.parameters) {
+    if (parameter == second_copy) continue;
     if (run.mesh->rank("tp") == 0 || parallel::is_cut_by(*parameter, "tp")) counted.push_back(parameter);
   }
   const Tensor sum = optim::sum_of_squares(counted);
-  for (const char* axis : {"fsdp", "tp"}) run.mesh->reduce(axis, sum, comm::Reduce::kSum);
+  for (const char* axis : {"fsdp", "tp", "pp"}) run.mesh->reduce(axis, sum, comm::Reduce::kSum);
   return sum.sqrt();
 }
 
@@ -101,8 +118,10 @@ LossOfAllRanks loss_of_all_ranks(const TrainState& run, const StepReport& report
   const auto over_valid = static_cast<double>(std::max<int64_t>(1, report.valid_tokens));
   const Tensor mean = report.loss.clone();
   const Tensor max = report.loss * (static_cast<double>(report.all_valid_tokens) / over_valid);
-  run.mesh->reduce("loss", mean, comm::Reduce::kSum);
-  run.mesh->reduce("loss", max, comm::Reduce::kMax);
+  for (const char* axis : {"loss", "pp"}) {  // ranks without the last stage have a loss of zero
+    run.mesh->reduce(axis, mean, comm::Reduce::kSum);
+    run.mesh->reduce(axis, max, comm::Reduce::kMax);
+  }
   return {mean.item<double>(), max.item<double>()};
 }
 

@@ -39,7 +39,9 @@ MetricsOptions metrics_options(const TrainState& run, const MemoryMonitor& monit
   options.dump_folder = run.config.job.dump_folder;
   options.save_tb_folder = metrics.save_tb_folder;
   options.resumed_step = run.step;
-  options.is_metrics_rank = run.world->rank() == 0;
+  // The first rank that makes the loss.
+  const int64_t pipeline_rank = run.pipeline ? run.pipeline->last_rank() : 0;
+  options.is_metrics_rank = run.world->rank() == run.world->size() / run.mesh->size("pp") * pipeline_rank;
   options.non_data_parallel_size = run.mesh->dims().non_data_parallel_size();
   options.flops_per_token = run.model->size(run.config.training.seq_len).flops_per_token;
   if (run.device.is_cuda()) {

@@ -20,6 +20,12 @@ std::optional<data::Batch> next_batch(const TrainState& run, data::Loader& loade
   return batch ? std::move(batch) : data::ignored_batch(validation.local_batch_size, validation.seq_len);
 }
 
+Tensor loss_of(const TrainState& run, const data::Batch& batch) {
+  if (run.pipeline) return run.pipeline->loss(batch, 1.0);
+  const LabelledBatch labelled = to_device(batch, *run.model, run.tokenizer, run.device);
+  return run.model->loss(labelled.inputs, labelled.labels_BS, 1.0);
+}
+
 }  // namespace
 
 ValidationReport validate(const TrainState& run, data::Loader& loader) {
@@ -31,13 +37,12 @@ ValidationReport validate(const TrainState& run, data::Loader& loader) {
   for (int64_t i = 0; steps == -1 || i < steps; ++i) {
     const std::optional<data::Batch> batch = next_batch(run, loader);
     if (!batch) break;
-    const LabelledBatch labelled = to_device(*batch, *run.model, run.tokenizer, run.device);
-    total.add_(run.model->loss(labelled.inputs, labelled.labels_BS, 1.0));
+    total.add_(loss_of(run, *batch));
     valid_tokens.add_(count_valid_tokens(*batch));
     report.tokens += batch->batch * batch->seq_len;
   }
   if (steps == -1) loader.rewind();
-  run.mesh->reduce("loss", total, comm::Reduce::kSum);
+  for (const char* axis : {"loss", "pp"}) run.mesh->reduce(axis, total, comm::Reduce::kSum);
   run.mesh->reduce("batch", valid_tokens, comm::Reduce::kSum);
   TI_CHECK(valid_tokens.item<int64_t>() > 0,
            "the validation set has no complete sample. Use a smaller validation.seq_len or more data.");

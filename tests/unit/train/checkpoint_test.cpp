@@ -22,8 +22,13 @@ using test::Layout;
 using test::test_folder;
 
 const std::vector<Layout>& layouts() {
-  static const std::vector<Layout> all = {{"one", 1, 1, 1}, {"fsdp2", 1, 2, 1},    {"fsdp4", 1, 4, 1},
-                                          {"tp2", 1, 1, 2}, {"fsdp2tp2", 1, 2, 2}, {"hsdp2x2", 2, 2, 1}};
+  static const std::vector<Layout> all = {{"one", 1, 1, 1},
+                                          {"fsdp2", 1, 2, 1},
+                                          {"fsdp4", 1, 4, 1},
+                                          {"tp2", 1, 1, 2},
+                                          {"fsdp2tp2", 1, 2, 2},
+                                          {"hsdp2x2", 2, 2, 1},
+                                          {"pp2tp2", 1, 1, 2, [](JobConfig&) {}, 2}};
   return all;
 }
 
@@ -47,10 +52,14 @@ struct Snapshot {
   std::map<int64_t, double> losses;  // by step
 };
 
+// Ranks that hold the same scalar store it one after the other.
+std::mutex storing;
+
 void store(const TrainState& run, Snapshot& snapshot) {
   const auto put = [&](const std::string& name, const Parameter& parameter, const Tensor& tensor) {
     if (tensor.dim() == 0) {
-      if (run.world->rank() == 0) snapshot.tensors[name] = tensor.clone();
+      const std::lock_guard lock(storing);
+      snapshot.tensors[name] = tensor.clone();
       return;
     }
     box_of(snapshot.tensors.at(name), parameter.shard).copy_(tensor.detach());
@@ -186,6 +195,19 @@ TEST_P(Checkpoints, ASavedTensorIsWrittenOnceAndByAllInTurn) {
 INSTANTIATE_TEST_SUITE_P(Layouts, Checkpoints, testing::ValuesIn(layouts()),
                          [](const auto& info) { return std::string(info.param.name); });
 
+TEST(Checkpoint, OfTiedEmbeddingsGoesThroughAPipelineAndBack) {
+  const fs::path folder = test_folder();
+  const models::llama3::Args tied = test::tiny_args(/*tied=*/true);
+  Snapshot saved;
+  int64_t step = 0;
+  for (const Layout& layout : {layouts()[6], layouts()[2], layouts()[0], layouts()[6]}) {
+    step += 2;
+    const Runs runs = train_until(saving_config(layout, folder), layout.ranks(), step, tied);
+    if (step > 2) expect_same_state(runs.begin, saved);
+    saved = runs.end;
+  }
+}
+
 TEST(Checkpoint, InTheBackgroundHoldsTheStateOfItsStep) {
   const fs::path folder = test_folder();
   const Layout& layout = layouts()[1];
@@ -311,7 +333,7 @@ TEST(Checkpoint, OfAFinishedRunMayHaveTheModelAlone) {
 
 TEST(Checkpoint, OfAFinishedRunMayBeAHuggingFaceFolder) {
   const fs::path folder = test_folder();
-  for (const Layout& layout : {layouts()[0], layouts()[4], layouts()[5]}) {
+  for (const Layout& layout : {layouts()[0], layouts()[4], layouts()[5], layouts()[6]}) {
     JobConfig config = saving_config(layout, folder / layout.name);
     config.training.steps = 3;
     config.checkpoint.last_save_model_only = config.checkpoint.last_save_in_hf = true;
@@ -320,6 +342,8 @@ TEST(Checkpoint, OfAFinishedRunMayBeAHuggingFaceFolder) {
     JobConfig other = saving_config(layouts()[2], folder / (layout.name + std::string("_next")));
     other.checkpoint.initial_load_in_hf = true;
     other.checkpoint.initial_load_path = step_of(folder / layout.name, 3).string();
+    other.parallelism.pipeline_parallel_degree = 2;  // of 4 ranks
+    other.parallelism.data_parallel_shard_degree = 2;
     const Snapshot loaded = train_until(other, 4, 0).begin;
     for (const auto& [name, tensor] : loaded.tensors) {
       if (!name.ends_with(".weight")) continue;

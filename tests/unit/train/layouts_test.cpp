@@ -54,8 +54,7 @@ void train_rank(const JobConfig& config, const models::llama3::Args& args, comm:
   run.mesh->host_group("world")->barrier();
 }
 
-Outcome train(const JobConfig& config, int ranks, bool tied = false) {
-  const models::llama3::Args args = tiny_args(tied);
+Outcome train(const JobConfig& config, int ranks, const models::llama3::Args& args) {
   Outcome outcome;
   const models::llama3::Llama3 model(args);
   for (const Parameter* parameter : model.parameters()) {
@@ -65,6 +64,8 @@ Outcome train(const JobConfig& config, int ranks, bool tied = false) {
   test::run_ranks(ranks, [&](comm::World& world) { train_rank(config, args, world, outcome); });
   return outcome;
 }
+
+Outcome train(const JobConfig& config, int ranks, bool tied = false) { return train(config, ranks, tiny_args(tied)); }
 
 void expect_same_run(const Outcome& outcome, const Outcome& one_rank, double limit) {
   ASSERT_EQ(outcome.losses.size(), one_rank.losses.size());
@@ -127,6 +128,73 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"tp2_without_loss_parallel", 1, 1, 2, [](JobConfig& c) { c.parallelism.disable_loss_parallel = true; }},
         Layout{"async_tp2", 1, 1, 2, [](JobConfig& c) { c.parallelism.enable_async_tensor_parallel = true; }}),
     [](const auto& info) { return info.param.name; });
+
+// Stages of a pipeline: a schedule, and what it is combined with.
+Layout pipeline(
+    const char* name, const char* schedule, int64_t ranks, int64_t replicate = 1, int64_t shard = 1, int64_t tensor = 1,
+    const std::function<void(JobConfig&)>& more = [](JobConfig&) {}) {
+  const auto change = [=](JobConfig& c) {
+    c.training.steps = 6;
+    c.parallelism.pipeline_parallel_schedule = schedule;
+    c.parallelism.pipeline_parallel_microbatch_size = 1;
+    more(c);
+  };
+  return {name, replicate, shard, tensor, change, ranks};
+}
+
+constexpr int64_t kDeep = 6;  // blocks, so that eight stages have something to do
+
+class Pipelines : public testing::TestWithParam<Layout> {};
+
+TEST_P(Pipelines, TrainAsOneRankDoes) {
+  models::llama3::Args args = tiny_args(/*tied=*/false);
+  args.n_layers = kDeep;
+  static const Outcome one = train(configure({"one", 1, 1, 1, [](JobConfig& c) { c.training.steps = 6; }}), 1, args);
+  const Layout& layout = GetParam();
+  expect_same_run(train(configure(layout), layout.ranks(), args), one, 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Pipelines,
+    testing::Values(
+        pipeline("gpipe2", "GPipe", 2), pipeline("one_f_one_b2", "1F1B", 2),
+        pipeline("interleaved2", "Interleaved1F1B", 2), pipeline("looped_bfs2", "LoopedBFS", 2),
+        pipeline("interleaved_zero_bubble2", "InterleavedZeroBubble", 2), pipeline("zbv2", "ZBVZeroBubble", 2),
+        pipeline("dual_pipe_v2", "DualPipeV", 2), pipeline("gpipe4", "GPipe", 4), pipeline("one_f_one_b4", "1F1B", 4),
+        pipeline("interleaved4", "Interleaved1F1B", 4), pipeline("zero_bubble4", "InterleavedZeroBubble", 4),
+        pipeline("zbv4", "zbvzerobubble", 4), pipeline("pp2_fsdp2", "1F1B", 2, 1, 2),
+        pipeline("pp2_tp2", "ZBVZeroBubble", 2, 1, 1, 2), pipeline("pp2_ddp2", "InterleavedZeroBubble", 2, 2),
+        pipeline("pp2_fsdp2_tp2", "Interleaved1F1B", 2, 1, 2, 2), pipeline("pp2_hsdp2x2", "ZBVZeroBubble", 2, 2, 2),
+        pipeline("pp2_fsdp2_always_reshard", "1F1B", 2, 1, 2, 1,
+                 [](JobConfig& c) { c.parallelism.fsdp_reshard_after_forward = "always"; }),
+        pipeline("pp2_accumulation", "1F1B", 2, 1, 2, 1,
+                 [](JobConfig& c) {
+                   c.training.local_batch_size = 3;
+                   c.parallelism.pipeline_parallel_microbatch_size = 3;
+                 }),
+        pipeline("pp2_full_recompute", "ZBVZeroBubble", 2, 1, 1, 1,
+                 [](JobConfig& c) { c.activation_checkpoint.mode = "full"; }),
+        pipeline("pp2_selective_recompute", "InterleavedZeroBubble", 2, 1, 2, 1,
+                 [](JobConfig& c) {
+                   c.activation_checkpoint.mode = "selective";
+                   c.activation_checkpoint.selective_ac_option = "op";
+                 }),
+        pipeline("pp2_uneven", "1F1B", 2, 1, 1, 1,
+                 [](JobConfig& c) {
+                   c.parallelism.module_fqns_per_model_part = {
+                       {"tok_embeddings"},
+                       {"layers.0", "layers.1", "layers.2", "layers.3", "layers.4", "layers.5", "norm", "output"}};
+                 })),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Layout, TiedEmbeddingsTrainAsOnOneRankInAPipeline) {
+  const Outcome one = train(configure({"one", 1, 1, 1, [](JobConfig& c) { c.training.steps = 6; }}), 1, /*tied=*/true);
+  for (const Layout& layout : {pipeline("one_f_one_b2", "1F1B", 2), pipeline("zbv2", "ZBVZeroBubble", 2),
+                               pipeline("pp2_fsdp2_tp2", "GPipe", 2, 1, 2, 2), pipeline("pp2_ddp2", "1F1B", 2, 2)}) {
+    SCOPED_TRACE(layout.name);
+    expect_same_run(train(configure(layout), layout.ranks(), /*tied=*/true), one, 1e-5);
+  }
+}
 
 TEST(Layout, TiedEmbeddingsTrainAsOnOneRank) {
   for (const Layout& layout : {Layout{"fsdp2", 1, 2, 1}, Layout{"dp2", 2, 1, 1}, Layout{"fsdp2_tp2", 1, 2, 2}}) {

@@ -85,17 +85,27 @@ void TransformerBlock::init_weights(uint64_t seed, int64_t n_layers, bool depth_
   ops::init_constant(ffn_norm_.weight, 1);
 }
 
-Llama3::Llama3(const Args& args)
-    : args_(args),
-      tok_embeddings_("tok_embeddings", args.vocab_size, args.dim),
-      norm_("norm", args.dim, args.norm_eps) {
-  add(tok_embeddings_);
-  for (int64_t layer = 0; layer < args.n_layers; ++layer) {
-    layers_.push_back(std::make_unique<TransformerBlock>(layer, args));
-    add(*layers_.back());
+Llama3::Llama3(const Args& args) : Llama3(args, {whole_stage(args.n_layers)}) {}
+
+Llama3::Llama3(const Args& args, const std::vector<ModelStage>& stages)
+    : args_(args), layers_(static_cast<size_t>(args.n_layers)) {
+  const bool first = std::ranges::any_of(stages, &ModelStage::is_first);
+  const bool last = std::ranges::any_of(stages, &ModelStage::is_last);
+  if (first || (last && args.tied_embeddings)) {
+    tok_embeddings_ = std::make_unique<nn::Embedding>("tok_embeddings", args.vocab_size, args.dim);
+    add(*tok_embeddings_);
   }
-  add(norm_);
-  if (!args.tied_embeddings) {
+  for (const ModelStage& stage : stages) {
+    for (const int64_t layer : stage.blocks) {
+      layers_[layer] = std::make_unique<TransformerBlock>(layer, args);
+      add(*layers_[layer]);
+    }
+  }
+  if (last) {
+    norm_ = std::make_unique<nn::RmsNorm>("norm", args.dim, args.norm_eps);
+    add(*norm_);
+  }
+  if (last && !args.tied_embeddings) {
     output_ = std::make_unique<nn::Linear>("output", args.dim, args.vocab_size);
     add(*output_);
   }
@@ -103,19 +113,23 @@ Llama3::Llama3(const Args& args)
 }
 
 void Llama3::build_units() {
-  const auto unit = [](const std::string& name, nn::UnitRole role, std::vector<Parameter*> parameters) {
-    return std::make_unique<nn::Unit>(name, role, std::move(parameters));
-  };
-  Parameter* const table = &tok_embeddings_.weight;
-  Parameter* const norm = &norm_.weight;
-  const bool tied = output_ == nullptr;
   using Parameters = std::vector<Parameter*>;
-  root_unit_ = unit("root", nn::UnitRole::kRoot, tied ? Parameters{table, norm} : Parameters{});
-  embedding_unit_ = unit("tok_embeddings", nn::UnitRole::kEmbedding, tied ? Parameters{} : Parameters{table});
+  const auto unit = [](const std::string& name, nn::UnitRole role, const Parameters& parameters) {
+    return std::make_unique<nn::Unit>(name, role, parameters);
+  };
+  const auto present = [](const auto&... children) {
+    Parameters parameters;
+    ((children ? parameters.push_back(&children->weight) : void()), ...);
+    return parameters;
+  };
+  const bool tied = args_.tied_embeddings;
+  root_unit_ = unit("root", nn::UnitRole::kRoot, tied ? present(tok_embeddings_, norm_) : Parameters{});
+  embedding_unit_ = unit("tok_embeddings", nn::UnitRole::kEmbedding, tied ? Parameters{} : present(tok_embeddings_));
   for (size_t i = 0; i < layers_.size(); ++i) {
-    block_units_.push_back(unit(fmt::format("layers.{}", i), nn::UnitRole::kBlock, layers_[i]->parameters()));
+    block_units_.push_back(
+        unit(fmt::format("layers.{}", i), nn::UnitRole::kBlock, layers_[i] ? layers_[i]->parameters() : Parameters{}));
   }
-  head_unit_ = unit("head", nn::UnitRole::kHead, tied ? Parameters{} : Parameters{norm, &output_->weight});
+  head_unit_ = unit("head", nn::UnitRole::kHead, tied ? Parameters{} : present(norm_, output_));
 }
 
 std::vector<nn::Unit*> Llama3::units() {
@@ -129,16 +143,20 @@ std::vector<nn::Unit*> Llama3::units() {
 void Llama3::set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) {
   exchange_ = &exchange;
   loss_parallel_ = loss_parallel;
-  for (const auto& layer : layers_) layer->exchange = &exchange;
+  for (const auto& layer : layers_) {
+    if (layer) layer->exchange = &exchange;
+  }
 }
 
 void Llama3::init_weights(uint64_t seed) {
   constexpr double kUncut = 1e6;
-  if (output_) ops::init_normal(tok_embeddings_.weight, seed, 1.0, kUncut);
-  for (const auto& layer : layers_) layer->init_weights(seed, args_.n_layers, args_.depth_init);
-  ops::init_constant(norm_.weight, 1);
   const double std = 1.0 / std::sqrt(static_cast<double>(args_.dim));
-  ops::init_normal(head(), seed, std, 3 * std);
+  if (tok_embeddings_ && !args_.tied_embeddings) ops::init_normal(tok_embeddings_->weight, seed, 1.0, kUncut);
+  for (const auto& layer : layers_) {
+    if (layer) layer->init_weights(seed, args_.n_layers, args_.depth_init);
+  }
+  if (norm_) ops::init_constant(norm_->weight, 1);
+  if (output_ || shared_by_ends() != nullptr) ops::init_normal(head(), seed, std, 3 * std);
 }
 
 void Llama3::build_buffers(Device device) {
@@ -147,33 +165,46 @@ void Llama3::build_buffers(Device device) {
 
 Tensor Llama3::embed(const Tensor& tokens_BS) {
   return embedding_unit_->run(tokens_BS.flatten(), [&](const Tensor& tokens_T) {
-    return ops::embedding(tokens_T, tok_embeddings_.weight, compute_dtype, *exchange_);
+    return ops::embedding(tokens_T, tok_embeddings_->weight, compute_dtype, *exchange_);
   });
 }
 
-Tensor Llama3::hidden_states(const TokenBatch& batch) {
+Tensor Llama3::run_blocks(const std::vector<int64_t>& blocks, Tensor x_tD, const TokenBatch& batch) {
   const int64_t seq_len = batch.tokens_BS.size(1);
   TI_CHECK(seq_len <= args_.max_seq_len, "a sequence of {} tokens is longer than the model's {} positions.", seq_len,
            args_.max_seq_len);
   const Tensor rope_table = rope_table_.narrow(0, 0, seq_len);
-  Tensor x_tD = embed(batch.tokens_BS);
-  for (size_t i = 0; i < layers_.size(); ++i) {
+  for (const int64_t i : blocks) {
     x_tD = block_units_[i]->run(x_tD,
                                 [&](const Tensor& x) { return layers_[i]->forward(x, rope_table, batch.documents); });
   }
   return x_tD;
 }
 
-Tensor Llama3::loss(const TokenBatch& batch, const Tensor& labels_BS, double scale) {
-  return root_unit_->run(batch.tokens_BS, [&](const Tensor&) {
-    return head_unit_->run(hidden_states(batch), [&](const Tensor& x_tD) {
-      return ops::head_loss(norm_.forward(x_tD), {head(), *exchange_, loss_parallel_}, labels_BS.flatten(), scale);
-    });
+Tensor Llama3::hidden_states(const TokenBatch& batch) {
+  return run_blocks(whole_stage(args_.n_layers).blocks, embed(batch.tokens_BS), batch);
+}
+
+Tensor Llama3::head_loss(const Tensor& x_tD, const Tensor& labels_BS, double scale) {
+  return head_unit_->run(x_tD, [&](const Tensor& x) {
+    return ops::head_loss(norm_->forward(x), {head(), *exchange_, loss_parallel_}, labels_BS.flatten(), scale);
   });
 }
 
+Tensor Llama3::run_stage(const ModelStage& stage, const Tensor& x_tD, const TokenBatch& batch, const Tensor& labels_BS,
+                         double scale) {
+  return root_unit_->run(stage.is_first ? batch.tokens_BS : x_tD, [&](const Tensor& input) {
+    const Tensor hidden_tD = run_blocks(stage.blocks, stage.is_first ? embed(input) : input, batch);
+    return stage.is_last ? head_loss(hidden_tD, labels_BS, scale) : hidden_tD;
+  });
+}
+
+Tensor Llama3::loss(const TokenBatch& batch, const Tensor& labels_BS, double scale) {
+  return run_stage(whole_stage(args_.n_layers), {}, batch, labels_BS, scale);
+}
+
 Tensor Llama3::logits(const TokenBatch& batch) {
-  return ops::linear(norm_.forward(hidden_states(batch)), head())
+  return ops::linear(norm_->forward(hidden_states(batch)), head())
       .unflatten(0, {batch.tokens_BS.size(0), batch.tokens_BS.size(1)});
 }
 
@@ -185,7 +216,7 @@ Tensor Llama3::decode(const Tensor& tokens_BS, nn::KvCache& cache) {
   for (const auto& layer : layers_) x_TD = layer->decode(x_TD, rope_table, cache);
   cache.advance(seq_len);
   const Tensor last_BD = x_TD.unflatten(0, {tokens_BS.size(0), seq_len}).select(1, seq_len - 1);
-  return ops::linear(norm_.forward(last_BD), head());
+  return ops::linear(norm_->forward(last_BD), head());
 }
 
 nn::KvCache Llama3::make_cache(int64_t batch, int64_t max_tokens) const {
@@ -204,9 +235,10 @@ int64_t Llama3::saved_bytes_per_token(nn::BlockSaves saves) const {
 
 ModelSize Llama3::size(int64_t seq_len) const {
   ModelSize size;
-  for (const Parameter* parameter : parameters()) size.parameters += volume(parameter->global_shape);
+  const Llama3 whole(args_);
+  for (const Parameter* parameter : whole.parameters()) size.parameters += volume(parameter->global_shape);
   // The embedding is a look-up; the head is a matrix product even where it shares the embedding's matrix.
-  const int64_t looked_up = output_ ? args_.vocab_size * args_.dim : 0;
+  const int64_t looked_up = args_.tied_embeddings ? 0 : args_.vocab_size * args_.dim;
   size.flops_per_token = 6.0 * static_cast<double>(size.parameters - looked_up) +
                          6.0 * static_cast<double>(args_.n_layers * args_.n_heads * 2 * args_.head_dim * seq_len);
   return size;

@@ -50,10 +50,20 @@ class TransformerBlock : public nn::Module {
 class Llama3 : public LanguageModel {
  public:
   explicit Llama3(const Args& args);
+  Llama3(const Args& args, const std::vector<ModelStage>& stages);  // the children of these alone
 
   void init_weights(uint64_t seed) override;
   void build_buffers(Device device) override;
   Tensor loss(const TokenBatch& batch, const Tensor& labels_BS, double scale) override;
+  Tensor run_stage(const ModelStage& stage, const Tensor& x_tD, const TokenBatch& batch, const Tensor& labels_BS,
+                   double scale) override;
+  int64_t hidden_size() const override { return args_.dim; }
+  std::unique_ptr<LanguageModel> part(const std::vector<ModelStage>& stages) const override {
+    return std::make_unique<Llama3>(args_, stages);
+  }
+  Parameter* shared_by_ends() override {
+    return args_.tied_embeddings && tok_embeddings_ ? &tok_embeddings_->weight : nullptr;
+  }
   Tensor logits(const TokenBatch& batch) override;
   Tensor decode(const Tensor& tokens_BS, nn::KvCache& cache) override;
   nn::KvCache make_cache(int64_t batch, int64_t max_tokens) const override;
@@ -67,6 +77,7 @@ class Llama3 : public LanguageModel {
   bool is_redundant(const std::string& name) const override;
 
   int64_t block_count() const override { return args_.n_layers; }
+  bool has_block(int64_t block) const override { return layers_[block] != nullptr; }
   void set_block_saves(int64_t block, nn::BlockSaves saves) override { layers_[block]->saves = saves; }
   bool attends_inside_documents() const override { return args_.attn_mask_type == "block_causal"; }
   int64_t vocabulary() const override { return args_.vocab_size; }
@@ -78,14 +89,18 @@ class Llama3 : public LanguageModel {
 
  private:
   void build_units();
-  Parameter& head() { return output_ ? output_->weight : tok_embeddings_.weight; }
+  Parameter& head() { return output_ ? output_->weight : tok_embeddings_->weight; }
   Tensor embed(const Tensor& tokens_BS);
-  Tensor hidden_states(const TokenBatch& batch);  // this rank's rows of [T, D], before the last norm
+  // This rank's rows of [T, D] after these blocks, before the last norm.
+  Tensor run_blocks(const std::vector<int64_t>& blocks, Tensor x_tD, const TokenBatch& batch);
+  Tensor hidden_states(const TokenBatch& batch);
+  Tensor head_loss(const Tensor& x_tD, const Tensor& labels_BS, double scale);
 
   Args args_;
-  nn::Embedding tok_embeddings_;
+  // What this part of the model does not have is null.
+  std::unique_ptr<nn::Embedding> tok_embeddings_;
   std::vector<std::unique_ptr<TransformerBlock>> layers_;
-  nn::RmsNorm norm_;
+  std::unique_ptr<nn::RmsNorm> norm_;
   std::unique_ptr<nn::Linear> output_;  // null with tied embeddings
   Tensor rope_table_;
 

@@ -1,0 +1,166 @@
+#include "titanium/train/pipeline.h"
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include <charconv>
+
+#include "titanium/base/error.h"
+#include "titanium/base/log.h"
+#include "titanium/schedule/csv.h"
+#include "titanium/schedule/stage_split.h"
+#include "titanium/train/token_batch.h"
+
+namespace titanium::train {
+namespace {
+
+models::ModelStage model_stage(const std::vector<std::string>& modules) {
+  constexpr std::string_view kLayer = "layers.";
+  models::ModelStage stage;
+  for (const std::string& name : modules) {
+    if (name == "tok_embeddings") stage.is_first = true;
+    if (name == "output") stage.is_last = true;
+    if (!name.starts_with(kLayer)) continue;
+    stage.blocks.push_back(std::stoll(name.substr(kLayer.size())));
+  }
+  const auto has = [&](const char* name) { return std::ranges::find(modules, name) != modules.end(); };
+  if (has("norm") == has("output")) return stage;
+  throw UsageError(
+      "parallelism.module_fqns_per_model_part: norm and output make the loss together, so they belong to one stage.");
+}
+
+schedule::Table build_table(const config::Parallelism& options, const schedule::Schedule& schedule, int ranks,
+                            int stages, int micro_batches) {
+  if (schedule.build != nullptr) {
+    return schedule::build_table(schedule,
+                                 {.ranks = ranks, .stages_per_rank = stages / ranks, .micro_batches = micro_batches});
+  }
+  const std::string path = options.pipeline_parallel_schedule_csv.value_or("");
+  if (path.empty()) {
+    throw UsageError(
+        fmt::format("parallelism.pipeline_parallel_schedule = \"{}\" takes its table from a file. Name it with "
+                    "parallelism.pipeline_parallel_schedule_csv.",
+                    schedule.name));
+  }
+  schedule::Table table = schedule::read_csv(path);
+  schedule::check_fits(table, schedule, ranks, micro_batches, path);
+  if (table.stages() == stages) return table;
+  throw UsageError(
+      fmt::format("{} is a schedule for {} stages, but the model is cut into {}.", path, table.stages(), stages));
+}
+
+// All micro-batches through a stage before the next one.
+schedule::Table forwards_of(const std::vector<int>& owner, int64_t ranks, int64_t micro_batches) {
+  schedule::Table table{.micro_batches = static_cast<int>(micro_batches), .owner = owner, .backward = false};
+  table.ranks.resize(static_cast<size_t>(ranks));
+  for (int stage = 0; stage < table.stages(); ++stage) {
+    auto& actions = table.ranks[static_cast<size_t>(owner[static_cast<size_t>(stage)])];
+    for (int i = 0; i < table.micro_batches; ++i) actions.push_back({.stage = stage, .micro_batch = i});
+  }
+  return table;
+}
+
+// Rows [first, first + count) of the batch.
+data::Batch rows_of(const data::Batch& batch, int64_t first, int64_t count) {
+  const auto cut = [&](const std::vector<int64_t>& tokens) {
+    const auto begin = tokens.begin() + first * batch.seq_len;
+    return std::vector<int64_t>(begin, begin + count * batch.seq_len);
+  };
+  return {.batch = count, .seq_len = batch.seq_len, .inputs = cut(batch.inputs), .labels = cut(batch.labels)};
+}
+
+}  // namespace
+
+std::vector<models::ModelStage> PipelinePlan::stages_of(int64_t pipeline_rank) const {
+  std::vector<models::ModelStage> own;
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    if (table.owner[stage] == pipeline_rank) own.push_back(stages[stage]);
+  }
+  return own;
+}
+
+int64_t PipelinePlan::live_samples(int64_t pipeline_rank) const {
+  const int64_t live = schedule::peak_live_activations(table)[static_cast<size_t>(pipeline_rank)];
+  const auto here = static_cast<int64_t>(stages_of(pipeline_rank).size());
+  return micro_batch_size * (live + here - 1) / here;
+}
+
+std::optional<PipelinePlan> plan_pipeline(const JobConfig& config, const parallel::ParallelDims& dims,
+                                          int64_t block_count) {
+  if (dims.pp == 1) return std::nullopt;
+  const config::Parallelism& options = config.parallelism;
+  const schedule::Schedule& schedule = schedule::find_schedule(options.pipeline_parallel_schedule);
+  const int64_t micro_batches =
+      schedule::count_micro_batches(config.training.local_batch_size, options.pipeline_parallel_microbatch_size);
+  PipelinePlan plan{.micro_batch_size = options.pipeline_parallel_microbatch_size};
+  const schedule::StageModules modules =
+      schedule::split_model(schedule, {.ranks = dims.pp,
+                                       .layers = block_count,
+                                       .input_weight = options.pipeline_parallel_first_stage_less_layers,
+                                       .output_weight = options.pipeline_parallel_last_stage_less_layers,
+                                       .layers_per_stage = options.pipeline_parallel_layers_per_stage,
+                                       .modules = options.module_fqns_per_model_part});
+  for (const auto& names : modules) plan.stages.push_back(model_stage(names));
+  plan.table = build_table(options, schedule, static_cast<int>(dims.pp), static_cast<int>(modules.size()),
+                           static_cast<int>(micro_batches));
+  if (const auto warning = schedule::warn_of_few_micro_batches(micro_batches, static_cast<int64_t>(modules.size()))) {
+    log_warning("{}", *warning);
+  }
+  return plan;
+}
+
+Pipeline::Pipeline(PipelinePlan plan, models::LanguageModel& model, const data::Tokenizer& tokenizer,
+                   const parallel::Mesh& mesh, Device device)
+    : plan_(std::move(plan)),
+      model_(model),
+      tokenizer_(tokenizer),
+      mesh_(mesh),
+      device_(device),
+      training_(plan_.table, mesh.group("pp"), model.parameters()) {}
+
+const parallel::PipelineRunner& Pipeline::runner_for(int64_t micro_batches) {
+  if (c10::GradMode::is_enabled()) return training_;
+  const auto found = validation_.find(micro_batches);
+  if (found != validation_.end()) return found->second;
+  const schedule::Table table = forwards_of(plan_.table.owner, mesh_.size("pp"), micro_batches);
+  return validation_.try_emplace(micro_batches, table, mesh_.group("pp"), model_.parameters()).first->second;
+}
+
+const Parameter* Pipeline::second_copy() const {
+  return last_rank() != plan_.table.owner.front() && mesh_.rank("pp") == last_rank() ? model_.shared_by_ends()
+                                                                                     : nullptr;
+}
+
+void Pipeline::sum_shared_grads() {
+  const int first = plan_.table.owner.front(), last = plan_.table.owner.back();
+  const Parameter* shared = model_.shared_by_ends();
+  if (shared == nullptr || first == last) return;
+  const comm::GroupPtr& group = mesh_.group("pp");
+  const int other = group->rank() == first ? last : first;
+  const Tensor theirs = at::empty_like(shared->grad);
+  const comm::Work receiving = group->receive(theirs, other);
+  const comm::Work sending = group->send(shared->grad.contiguous(), other);
+  receiving->wait();
+  sending->wait();
+  Tensor(shared->grad).add_(theirs);
+}
+
+Tensor Pipeline::loss(const data::Batch& batch, double scale) {
+  const int64_t size = batch.batch % plan_.micro_batch_size == 0 ? plan_.micro_batch_size : batch.batch;
+  std::vector<LabelledBatch> micro_batches;
+  for (int64_t first = 0; first < batch.batch; first += size) {
+    micro_batches.push_back(to_device(rows_of(batch, first, size), model_, tokenizer_, device_));
+  }
+  const auto forward = [&](int stage, int i, const Tensor& input) {
+    const LabelledBatch& micro_batch = micro_batches[static_cast<size_t>(i)];
+    return model_.run_stage(plan_.stages[static_cast<size_t>(stage)], input, micro_batch.inputs, micro_batch.labels_BS,
+                            scale);
+  };
+  const parallel::HiddenStates hidden{.shape = {size * batch.seq_len / mesh_.size("tp"), model_.hidden_size()},
+                                      .dtype = model_.compute_dtype,
+                                      .device = device_};
+  const Tensor loss = runner_for(static_cast<int64_t>(micro_batches.size())).run(forward, hidden);
+  return loss.defined() ? loss : at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
+}
+
+}  // namespace titanium::train
