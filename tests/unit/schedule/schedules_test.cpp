@@ -91,24 +91,41 @@ TEST(Schedules, BubblesOfInterleavedSchedulesAreDividedByTheStagesPerRank) {
   }
 }
 
-// Qi et al. 2023. ZB1P: a rank waits (p - 1) (F + I - W). ZB-V: only the first p - 1 slots, if F = I = W.
-TEST(Schedules, ZeroBubbleSchedulesWaitOnlyWhilePipelinesFill) {
+// Qi et al. 2023: with weights put off, a rank waits (p - 1) (F + I - W).
+TEST(Schedules, BubbleOfInterleavedZeroBubbleIsThatOfTheLiterature) {
   for (const double p : {2, 3, 4, 8}) {
     for (const double m : {2 * p, 3 * p, 6 * p}) {
-      const double busy = 2 * m * 3;
-      EXPECT_NEAR(timeline_of("InterleavedZeroBubble", {int(p), 2, int(m)}).makespan, busy + p - 1, 1e-9);
-      EXPECT_NEAR(timeline_of("ZBVZeroBubble", {int(p), 2, int(m)}).makespan, busy + p - 1, 1e-9);
+      for (const Costs& c : {Costs{}, Costs{2, 2, 1}, Costs{3, 2, 1}, Costs{4, 5, 4}}) {
+        const double expected = 2 * m * (c.forward + c.input + c.weight) + (p - 1) * (c.forward + c.input - c.weight);
+        EXPECT_NEAR(timeline_of("InterleavedZeroBubble", {int(p), 2, int(m)}, c).makespan, expected, 1e-9);
+      }
     }
   }
 }
 
-// DeepSeek's DualPipe: (p - 1) (F&B + B - 3W) per rank, F&B the time of a pair.
+// Qi et al. 2023, ZB-V: if F, I and W take equally long, a rank never waits once it has begun.
+TEST(Schedules, ZbvWaitsOnlyWhileThePipelineFills) {
+  for (const int p : {2, 3, 4, 8}) {
+    for (const int m : {2 * p, 2 * p + 1, 6 * p}) {
+      const Timeline timeline = timeline_of("ZBVZeroBubble", {p, 2, m});
+      EXPECT_EQ(timeline.makespan, 6 * m + p - 1);
+      for (int rank = 0; rank < p; ++rank) {
+        EXPECT_EQ(timeline.ranks[rank].front().start, rank);
+        EXPECT_EQ(timeline.ranks[rank].back().end, rank + 6 * m);
+      }
+    }
+  }
+}
+
+// The authors of DualPipe: (p - 1) (F&B + B - 3W) where F = I, F&B the time of a pair.
 TEST(Schedules, BubbleOfDualPipeVIsThatOfItsAuthors) {
   for (const double p : {2, 3, 4, 8}) {
     for (const double m : {2 * p, 2 * p + 3, 6 * p}) {
-      const double busy = 2 * m * 3;
-      EXPECT_NEAR(timeline_of("DualPipeV", {int(p), 2, int(m)}).makespan, busy + (p - 1) * (3 + 2 - 3), 1e-9)
-          << p << " " << m;
+      for (const Costs& c : {Costs{}, Costs{2, 2, 1}, Costs{2, 2, 2}}) {
+        const double backward = c.input + c.weight, pair = c.forward + backward;
+        const double expected = 2 * m * pair + (p - 1) * (pair + backward - 3 * c.weight);
+        EXPECT_NEAR(timeline_of("DualPipeV", {int(p), 2, int(m)}, c).makespan, expected, 1e-9) << p << " " << m;
+      }
     }
   }
 }
