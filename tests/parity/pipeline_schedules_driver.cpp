@@ -1,8 +1,8 @@
 // Answers commands on stdin with one JSON object per line, for pipeline_schedules.py.
 //
-//   table <schedule> <ranks> <stages per rank> <micro-batches>   our table as CSV, our programs as CSV, and its measures
-//   csv <file>                                                   the same for a CSV file
-//   split <stages> <layers> <input weight> <output weight>       modules of each stage
+//   table <schedule> <ranks> <stages per rank> <micro-batches>   our table as CSV, our programs as CSV, and its
+//   measures csv <file>                                                   the same for a CSV file split <stages>
+//   <layers> <input weight> <output weight>       modules of each stage
 //
 // What is refused becomes {"error": sentence}.
 #include <fmt/ranges.h>

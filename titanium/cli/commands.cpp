@@ -4,6 +4,7 @@
 #include "titanium/cli/eval.h"
 #include "titanium/cli/generate.h"
 #include "titanium/cli/launch.h"
+#include "titanium/cli/schedule.h"
 #include "titanium/cli/tokenize.h"
 #include "titanium/cli/tokenizer.h"
 #include "titanium/cli/train.h"
@@ -17,6 +18,7 @@ constexpr Command kCommands[] = {
     {"eval", "measure the loss of a checkpoint", run_eval},
     {"generate", "continue a text with a checkpoint", run_generate},
     {"config", "show, check and explain configurations", run_config},
+    {"schedule", "draw and check pipeline schedules", run_schedule},
     {"tokenize", "turn text lines into token ids, and back", tokenize},
     {"tokenizer", "learn a tokenizer from text", tokenizer},
 };

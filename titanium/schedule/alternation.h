@@ -1,8 +1,6 @@
 // What 1F1B and its interleaved descendants share: warm-up forwards, then a forward and a backward by turns.
 #pragma once
 
-#include <optional>
-
 #include "titanium/schedule/table.h"
 
 namespace titanium::schedule {

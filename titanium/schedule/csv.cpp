@@ -118,7 +118,13 @@ Table parse_csv(std::string_view text, std::string_view source) {
 }
 
 Table read_csv(const std::filesystem::path& path) {
-  return parse_csv(read_file(path, "pipeline schedule"), path.string());
+  std::string text;
+  try {
+    text = read_file(path, "pipeline schedule");
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  return parse_csv(text, path.string());
 }
 
 void check_fits(const Table& table, const Schedule& schedule, int ranks, int micro_batches, std::string_view source) {

@@ -15,7 +15,7 @@ namespace titanium::schedule {
 // action, with `source`, line and cell (both from 1), or for a table that check_table refuses, with `source`.
 Table parse_csv(std::string_view text, std::string_view source);
 
-// parse_csv of a file. Also throws if it cannot be read.
+// parse_csv of a file. Throws UsageError also if it cannot be read.
 Table read_csv(const std::filesystem::path& path);
 
 // Throws UsageError unless the table is one for `schedule` with this many ranks and micro-batches.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "titanium/base/error.h"
 #include "titanium/schedule/timeline.h"
@@ -36,10 +37,11 @@ class Order {
     std::ranges::stable_sort(events_, {}, [](const Event& event) { return event.step.end; });
     rank_events_.resize(table.ranks.size());
     for (size_t i = 0; i < events_.size(); ++i) {
-      const auto [rank, step] = events_[i];
-      for (int j = 0; j < step.count; ++j) {
-        step_of_[table.ranks[rank][step.first + j]] = rank_events_[rank].size();
-      }
+      const int rank = events_[i].rank;
+      for_actions(events_[i], [&](const Action& action) {
+        if (action.kind == Kind::kWeight) return;
+        step_of_[{action.stage, action.micro_batch, action.kind == Kind::kForward}] = rank_events_[rank].size();
+      });
       rank_events_[rank].push_back(static_cast<int>(i));
     }
     for (size_t i = 0; i < events_.size(); ++i) {
@@ -50,7 +52,7 @@ class Order {
 
   std::vector<Program> programs() const {
     std::vector<Program> programs(table_.ranks.size());
-    std::vector<int> weights_left(table_.stages(), table_.backward ? table_.micro_batches : -1);
+    std::vector<int> weights_left(table_.stages(), table_.micro_batches);
     auto transfer = transfers_.begin();
     for (int i = 0; i < static_cast<int>(events_.size()); ++i) {
       Program& program = programs[events_[i].rank];
@@ -75,18 +77,6 @@ class Order {
     for (int i = 0; i < event.step.count; ++i) visit(table_.ranks[event.rank][event.step.first + i]);
   }
 
-  // The index, among its rank's events, of the step that has this stage's F, or its I or B.
-  size_t step_of(int stage, bool forward, int micro_batch) const {
-    for (const Kind kind : {forward ? Kind::kForward : Kind::kInput, Kind::kBackward}) {
-      for (const bool overlaps : {false, true}) {
-        const auto found = step_of_.find(Action{stage, kind, micro_batch, overlaps});
-        if (found != step_of_.end()) return found->second;
-      }
-    }
-    TI_ASSERT(false, "stage {} has no such step for micro-batch {}", stage, micro_batch);
-    return 0;
-  }
-
   void add_transfer(int event, const Action& action) {
     if (action.kind == Kind::kWeight) return;
     const bool forward = action.kind == Kind::kForward;
@@ -94,7 +84,7 @@ class Order {
     if (to_stage < 0 || to_stage >= table_.stages()) return;
     const int from = events_[event].rank, to = table_.owner[to_stage];
     if (from == to) return;
-    const int consumer = static_cast<int>(step_of(to_stage, forward, action.micro_batch));
+    const int consumer = step_of_.at({to_stage, action.micro_batch, forward});
     const int bound = consumer - 1 - ahead_;
     const int after = bound < 0 ? event : std::max(event, rank_events_[to][bound]);
     transfers_.push_back(
@@ -106,8 +96,8 @@ class Order {
   const Table& table_;
   int ahead_;
   std::vector<Event> events_;
-  std::vector<std::vector<int>> rank_events_;  // of each rank, the indices of its events
-  std::map<Action, size_t> step_of_;
+  std::vector<std::vector<int>> rank_events_;          // of each rank, the indices of its events
+  std::map<std::tuple<int, int, bool>, int> step_of_;  // stage, micro-batch, forward: the index among its rank's events
   std::vector<Transfer> transfers_;
 };
 

@@ -45,9 +45,9 @@ std::string to_string(const Instruction& instruction);
 // Because the order goes by ends, a receive stands before the action that is running when the tensor arrives: a runtime
 // that posts receives without waiting overlaps the transfer with that action.
 
-// The programs of all ranks, for a table that check_table accepts. A receive is posted at most `ahead` steps before the
-// one that needs it, so that at most ahead + 1 received tensors wait on a rank per direction; the send waits as long. A
-// tensor that stays on its rank (the turn of a V) is not sent.
+// The programs of all ranks, for a table that check_table accepts. A receive is posted at most `ahead` steps (actions
+// or pairs) before the one that needs it, so that a rank holds received tensors for ahead + 1 steps at most; the send
+// waits as long. A tensor that stays on its rank (the turn of a V) is not sent.
 std::vector<Program> make_programs(const Table& table, int ahead = 1);
 
 // How sends and receives behave.

@@ -52,7 +52,7 @@ size_t look_of(const Table& table, size_t rank, const Step& step) {
   return step.count == 2 ? 4 : static_cast<size_t>(table.ranks[rank][step.first].kind);
 }
 
-constexpr double kUnit = 34, kRow = 26, kLeft = 64, kTop = 40;
+constexpr double kUnit = 34, kRow = 26, kLeft = 64, kTop = 40, kLegend = 160;
 
 std::string box(double x, double y, double width, const char* colour, const std::string& text) {
   return fmt::format(
@@ -105,8 +105,8 @@ std::string to_svg(const Table& table, const Timeline& timeline, const std::stri
   double x = kLeft;
   for (size_t look = 0; look < kLooks.size(); ++look) {
     if (!used[look]) continue;
-    body += box(x, legend_y, 160, kLooks[look].colour, kLooks[look].name);
-    x += 168;
+    body += box(x, legend_y, kLegend, kLooks[look].colour, kLooks[look].name);
+    x += kLegend + 8;
   }
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{:.0f}\" height=\"{:.0f}\" font-family=\"sans-serif\" "

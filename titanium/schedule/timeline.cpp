@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "titanium/base/error.h"
 
