@@ -30,6 +30,9 @@ LAYOUTS = {
     "hsdp2x2": (4, ["--parallelism.data_parallel_replicate_degree=2"]),
     "fsdp2xtp2": (4, ["--parallelism.tensor_parallel_degree=2"]),
 }
+SCHEDULES = ["GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"]
+LAYOUTS |= {schedule: (2, ["--parallelism.pipeline_parallel_degree=2", "--training.local_batch_size=4",
+                           f"--parallelism.pipeline_parallel_schedule={schedule}"]) for schedule in SCHEDULES}
 
 
 class Job:
@@ -77,7 +80,7 @@ def check_death(layout, failed, phase):
     job.expect(job.seconds < LIMIT_SECONDS + 5, f"it took {job.seconds:.0f} s")
     # Whoever notices first: the lifeline, or the collective whose connection broke.
     expect_survivors_to_explain(
-        job, failed, r"rank {rank}: .*\b(all_gather|reduce_scatter|all_reduce|broadcast|barrier|no collective)\b.*step 2")
+        job, failed, r"rank {rank}: .*\b(all_gather|reduce_scatter|all_reduce|broadcast|barrier|send|receive|no collective)\b.*step 2")
     dumps = list(pathlib.Path(job.folder.name).glob("comm_traces/rank_*.json"))
     job.expect(len(dumps) == job.ranks - 1, f"flight recorder of {len(dumps)} ranks")
     print(f"kill in {phase}, {layout}: {job.seconds:.1f} s")
@@ -136,6 +139,8 @@ def main():
     check_death("fsdp2xtp2", 3, "forward")
     check_death("hsdp2x2", 0, "backward")
     check_death("dp2", 1, "optimizer")
+    for number, schedule in enumerate(SCHEDULES):
+        check_death(schedule, number % 2, "backward" if number % 3 else "forward")
     check_start()
     check_exception()
     check_stop()

@@ -30,13 +30,14 @@ BY_OPERATOR = "--activation_checkpoint.mode=selective --activation_checkpoint.se
 NONE = "--activation_checkpoint.mode=none"
 
 
-def layout(name, replicate, shard, tensor, options="", local=None, precision=FP32, recompute=NONE):
-    ranks = replicate * shard * tensor
+def layout(name, replicate, shard, tensor, options="", local=None, precision=FP32, recompute=NONE, pipeline=1):
+    ranks = replicate * shard * tensor * pipeline
     local = local or BATCH // (replicate * shard)
     degrees = [
         f"--parallelism.data_parallel_replicate_degree={replicate}",
         f"--parallelism.data_parallel_shard_degree={shard}",
         f"--parallelism.tensor_parallel_degree={tensor}",
+        f"--parallelism.pipeline_parallel_degree={pipeline}",
         f"--training.local_batch_size={local}",
     ]
     words = [name, str(ranks), *COMMON, *degrees, precision, *recompute.split(), *options.split()]
@@ -65,6 +66,19 @@ IN_FP32 += [layout("fsdp2+accumulation", 1, 2, 1, local=2)]
 IN_FP32 += [layout("fsdp2+accumulation+once", 1, 2, 1, "--parallelism.fsdp_reduce_once", local=2)]
 IN_FP32 += [layout(f"fsdp2xtp2+{name}", 1, 2, 2, recompute=recompute)
             for name, recompute in (("full", FULL), ("selective", SELECTIVE), ("op", BY_OPERATOR))]
+
+# name, replicate, shard, tensor, pipeline, schedule
+PIPELINES = [
+    ("pp2", 1, 1, 1, 2, "1F1B"),
+    ("pp2_v", 1, 1, 1, 2, "ZBVZeroBubble"),
+    ("pp2xfsdp2", 1, 2, 1, 2, "Interleaved1F1B"),
+    ("pp2xtp2", 1, 1, 2, 2, "InterleavedZeroBubble"),
+    ("pp2xdp2", 2, 1, 1, 2, "GPipe"),
+    ("pp2xfsdp2xtp2", 1, 2, 2, 2, "DualPipeV"),
+]
+IN_FP32 += [layout(name, replicate, shard, tensor, f"--parallelism.pipeline_parallel_schedule={schedule}",
+                   pipeline=pipeline)
+            for name, replicate, shard, tensor, pipeline, schedule in PIPELINES]
 
 BF16 = "--training.mixed_precision_param=bfloat16"
 IN_BF16 = [layout("bf16_one", 1, 1, 1, precision=BF16)]
