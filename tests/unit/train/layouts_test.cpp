@@ -267,7 +267,8 @@ TEST(Layout, ValidationSeesTheWholeSetOnEveryLayout) {
     return losses;
   };
   const double one = losses({"one", 1, 1, 1})[0];
-  for (const Layout& layout : {Layout{"fsdp3", 1, 3, 1}, Layout{"dp2_tp2", 2, 1, 2}, Layout{"fsdp2", 1, 2, 1}}) {
+  for (const Layout& layout : {Layout{"fsdp3", 1, 3, 1}, Layout{"dp2_tp2", 2, 1, 2}, Layout{"fsdp2", 1, 2, 1},
+                               pipeline("pp2_fsdp2", "ZBVZeroBubble", 2, 1, 2)}) {
     for (const double loss : losses(layout)) EXPECT_NEAR(loss, one, 1e-6 * one) << layout.name;
   }
 }
