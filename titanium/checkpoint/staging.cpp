@@ -4,8 +4,13 @@
 
 namespace titanium::checkpoint {
 
-Staging::Staging(Device device, bool pinned)
-    : pinned_(pinned && device.is_cuda()), stream_(device), ready_(device), copied_(device) {}
+Staging::Staging(Device device, bool pinned, const StateDict& like)
+    : pinned_(pinned && device.is_cuda()), stream_(device), ready_(device), copied_(device) {
+  if (!pinned_) return;
+  reservation_ = std::async(std::launch::async, [this, tensors = like.tensors] {
+    for (size_t i = 0; i < tensors.size(); ++i) host_memory(i, tensors[i].tensor);
+  });
+}
 
 Tensor Staging::host_memory(size_t place, const Tensor& like) {
   if (kept_.size() <= place) kept_.resize(place + 1);
@@ -17,6 +22,7 @@ Tensor Staging::host_memory(size_t place, const Tensor& like) {
 }
 
 StateDict Staging::copy(const StateDict& live) {
+  if (reservation_.valid()) reservation_.get();
   StateDict staged = live;
   ready_.record();
   {

@@ -1,6 +1,8 @@
 // A copy of the state in host memory, so that training can go on while it is written.
 #pragma once
 
+#include <future>
+
 #include "titanium/checkpoint/state_dict.h"
 #include "titanium/tensor/streams.h"
 
@@ -8,9 +10,9 @@ namespace titanium::checkpoint {
 
 class Staging {
  public:
-  // Copies into pinned memory are made on a stream of their own, beside the computation, and the memory is kept for the
-  // next one: it takes the system seconds to lock it.
-  Staging(Device device, bool pinned);
+  // Copies into pinned memory are made on a stream of their own, beside the computation. It takes the system seconds to
+  // lock that memory, so it is reserved in the background from now on, as much as `like` needs, and kept.
+  Staging(Device device, bool pinned, const StateDict& like);
 
   // The same state with its tensors in host memory. With pinned memory it only queues the copies: the tensors of `live`
   // must not change before `hold_updates`, those of the result be read after `wait`. The result must not be used any
@@ -28,6 +30,7 @@ class Staging {
   SideStream stream_;
   Fence ready_, copied_;
   std::vector<Tensor> kept_;
+  std::future<void> reservation_;
 };
 
 }  // namespace titanium::checkpoint

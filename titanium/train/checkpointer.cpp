@@ -12,6 +12,7 @@ namespace titanium::train {
 namespace {
 
 namespace fs = std::filesystem;
+using checkpoint::OptimizerFacts;
 using checkpoint::PickleValue;
 using checkpoint::Shares;
 using checkpoint::StateDict;
@@ -40,6 +41,19 @@ Shares shares_of(const TrainState& run) {
 
 double next_lr(const TrainState& run) {
   return run.config.optimizer.lr * optim::lr_factor(run.schedule, run.schedule_step);
+}
+
+OptimizerFacts facts_of_optimizer(const TrainState& run) {
+  const config::Optimizer& options = run.config.optimizer;
+  return {run.optimizer->options(), options.implementation, next_lr(run), options.lr};
+}
+
+// The model and the optimizer.
+StateDict tensors_of(const TrainState& run) {
+  StateDict state;
+  add_model(state, run.parameters, shares_of(run));
+  add_optimizer(state, *run.optimizer, facts_of_optimizer(run), shares_of(run));
+  return state;
 }
 
 void add_schedule(StateDict& state, const TrainState& run) {
@@ -83,7 +97,8 @@ Checkpointer::Checkpointer(TrainState& run) : run_(run), root_(checkpoint_root(r
   const config::Checkpoint& options = run.config.checkpoint;
   if (!options.enable || options.load_only) return;
   group_ = make_group(*run.world, options);
-  if (options.async_mode != "disabled") staging_.emplace(run.device, options.async_mode == "async_with_pinned_mem");
+  if (options.async_mode == "disabled" || options.create_seed_checkpoint) return;
+  staging_.emplace(run.device, options.async_mode == "async_with_pinned_mem", tensors_of(run));
 }
 
 bool Checkpointer::is_due(const Reasons& reasons) const {
@@ -94,17 +109,13 @@ bool Checkpointer::is_due(const Reasons& reasons) const {
 }
 
 void Checkpointer::after_step(const Reasons& reasons) {
-  report_background(/*wait=*/false);
+  const bool last = run_.step == run_.config.training.steps || reasons.stopping;
+  report_background(/*wait=*/last);  // the last one has to be good
   if (!is_due(reasons)) return;
   log_info("Saving the checkpoint (or staging if async is enabled).");
   report_background(/*wait=*/true);
   const Stopwatch watch;
-  if (run_.step == run_.config.training.steps || reasons.stopping) {
-    save_last();
-  } else {
-    save_in_turn();
-  }
-  last_saved_ = run_.step;
+  last ? save_last() : save_in_turn();
   log_info("Finished saving the checkpoint (or staging if async is enabled) in {:.2f} seconds.", watch.seconds());
 }
 
@@ -113,13 +124,14 @@ void Checkpointer::save_in_turn() {
   if (!staging_) {
     try {
       write(full_state(), step);
+      last_saved_ = step;
       remove_old();
     } catch (const Error& error) {
       log_error("The checkpoint of step {} could not be saved, and training goes on: {}", step, error.what());
     }
     return;
   }
-  background_step_ = step;
+  last_saved_ = step;
   background_ = std::async(std::launch::async, [this, step, state = staging_->copy(full_state())] {
     staging_->wait();
     write(state, step);
@@ -131,10 +143,12 @@ void Checkpointer::save_last() {
   const config::Checkpoint& options = run_.config.checkpoint;
   if (run_.step < run_.config.training.steps || !options.last_save_model_only) {
     log_info("Saving a full checkpoint at last step, step {}.", run_.step);
-    return write(full_state(), run_.step);
+    write(full_state(), run_.step);
+  } else {
+    log_info("Saving a model only checkpoint in {} at last step, step {}.", options.export_dtype, run_.step);
+    options.last_save_in_hf ? save_hugging_face() : save_model(run_.step);
   }
-  log_info("Saving a model only checkpoint in {} at last step, step {}.", options.export_dtype, run_.step);
-  options.last_save_in_hf ? save_hugging_face() : save_model(run_.step);
+  last_saved_ = run_.step;
 }
 
 // As torchtitan has it: float32 leaves the weights as they are.
@@ -175,11 +189,7 @@ void Checkpointer::save_seed() {
 }
 
 StateDict Checkpointer::full_state() {
-  StateDict state;
-  add_model(state, run_.parameters, shares_of(run_));
-  const config::Optimizer& options = run_.config.optimizer;
-  add_optimizer(state, *run_.optimizer, {run_.optimizer->options(), options.implementation, next_lr(run_), options.lr},
-                shares_of(run_));
+  StateDict state = tensors_of(run_);
   const std::string position = data_position(run_, *group_);
   if (group_->rank() != 0) return state;
   add_object(state, "dataloader", "streams", position);
@@ -222,7 +232,8 @@ void Checkpointer::report_background(bool wait) {
   try {
     background_.get();
   } catch (const Error& error) {
-    log_error("The checkpoint of step {} could not be saved, and training goes on: {}", background_step_, error.what());
+    log_error("The checkpoint of step {} could not be saved, and training goes on: {}", *last_saved_, error.what());
+    last_saved_.reset();
   }
 }
 

@@ -49,8 +49,7 @@ class Checkpointer {
   comm::GroupPtr group_;  // of its own, because a thread of its own uses it
   std::optional<checkpoint::Staging> staging_;
   std::future<void> background_, removal_;
-  int64_t background_step_ = 0;
-  std::optional<int64_t> last_saved_;
+  std::optional<int64_t> last_saved_;  // or being saved
 };
 
 }  // namespace titanium::train
