@@ -1,6 +1,7 @@
 #include "titanium/cli/commands.h"
 
 #include "titanium/cli/config.h"
+#include "titanium/cli/estimate.h"
 #include "titanium/cli/eval.h"
 #include "titanium/cli/generate.h"
 #include "titanium/cli/launch.h"
@@ -15,6 +16,7 @@ namespace {
 constexpr Command kCommands[] = {
     {"train", "train a model", run_train},
     {"launch", "start the ranks of a job on this node", run_launch},
+    {"estimate", "the memory that a run needs, without running it", run_estimate},
     {"eval", "measure the loss of a checkpoint", run_eval},
     {"generate", "continue a text with a checkpoint", run_generate},
     {"config", "show, check and explain configurations", run_config},

@@ -7,6 +7,7 @@
 #include "titanium/base/thousands.h"
 #include "titanium/data/dataset_registry.h"
 #include "titanium/models/registry.h"
+#include "titanium/ops/kernel_choice.h"
 #include "titanium/parallel/activation_checkpoint.h"
 #include "titanium/tensor/cuda_backend.h"
 #include "titanium/train/load_checkpoint.h"
@@ -133,6 +134,7 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
 TrainState build_train_state(const JobConfig& config, Device device, std::shared_ptr<comm::World> world,
                              ModelPlan plan) {
   apply_determinism(config.debug);
+  ops::set_reference_ops(config.debug.reference_ops);
   log_plan(config, plan);
   if (device.is_cuda()) check_fits(plan.memory, cuda_device_properties(device.index()).total_memory);
 
