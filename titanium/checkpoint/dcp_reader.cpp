@@ -300,6 +300,11 @@ void DcpReader::read_box(const std::string& name, const Shape& global_shape, con
 
 Tensor DcpReader::read_tensor(const std::string& name) const {
   const DcpTensor& saved = tensor(name);
+  int64_t stored = 0;  // a damaged index may say anything: nothing is allocated that is not in the files
+  for (const Box& chunk : saved.chunks) stored += location({name, chunk.offset}).length;
+  TI_CHECK(stored >= volume(saved.shape) * static_cast<int64_t>(c10::elementSize(saved.dtype)),
+           "{} of shape [{}] has only {} bytes in the files. {}", where(name), fmt::join(saved.shape, ", "), stored,
+           kRemedy);
   const Tensor whole = at::empty(saved.shape, at::TensorOptions(saved.dtype));
   read_box(name, saved.shape, {Shape(saved.shape.size(), 0), saved.shape}, whole);
   return whole;
