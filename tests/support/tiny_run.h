@@ -44,7 +44,8 @@ struct Layout {
   const char* name;
   int64_t replicate, shard, tensor;
   std::function<void(JobConfig&)> change = [](JobConfig&) {};
-  int ranks() const { return static_cast<int>(replicate * shard * tensor); }
+  int64_t context = 1;
+  int ranks() const { return static_cast<int>(replicate * shard * tensor * context); }
 };
 
 inline void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
@@ -54,6 +55,7 @@ inline JobConfig configure(const Layout& layout) {
   config.parallelism.data_parallel_replicate_degree = layout.replicate;
   config.parallelism.data_parallel_shard_degree = layout.shard;
   config.parallelism.tensor_parallel_degree = layout.tensor;
+  config.parallelism.context_parallel_degree = layout.context;
   config.training.local_batch_size = 12 / (layout.replicate * layout.shard);
   layout.change(config);
   return config;

@@ -1,6 +1,7 @@
 #include "titanium/ops/context_attention.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros.h>
@@ -107,11 +108,23 @@ Gradients backward_of_chunks(const Context& context, const Tensor& grad) {
   return {by_row(grads[0], chunks).to(dtype), by_row(pack(grads[1], grads[2]), chunks).to(dtype)};
 }
 
+// Room for the gradients of a part of which `written` will be written and the rest added to.
+Tensor zeros_around(const Rectangle& written, const Tensor& like, const at::TensorOptions& options) {
+  if (written.rows < like.size(0)) return at::zeros(like.sizes(), options);
+  const Tensor grads = at::empty(like.sizes(), options);
+  const int64_t end = written.first_key + written.keys;
+  grads.narrow(1, 0, written.first_key).zero_();
+  grads.narrow(1, end, grads.size(1) - end).zero_();
+  return grads;
+}
+
 // Gradients of the part's keys and values; those of the queries are added to `grads`. Undefined if nothing is visible.
 Tensor backward_of_part(const Context& context, const Tensor& grad, const KeyValuePart& part, const Gradients& grads) {
-  const std::vector<Rectangle> rectangles = context.rectangles(part);
+  std::vector<Rectangle> rectangles = context.rectangles(part);
   if (rectangles.empty()) return {};
-  const Tensor grad_kv = at::zeros(part.kv_BT2KE.sizes(), grads.kv_Bs2KE.options());
+  // The largest comes first, because its gradients can be written instead of added.
+  std::ranges::stable_sort(rectangles, std::greater(), &Rectangle::keys);
+  const Tensor grad_kv = zeros_around(rectangles[0], part.kv_BT2KE, grads.kv_Bs2KE.options());
   for (const Rectangle& at : rectangles) {
     const auto [k, v] = unpack(keys(part.kv_BT2KE, at));
     const Attended whole = {queries(context.attended.out_BSHE, at), query_sums(context.attended.log_sum_exp_BHS, at),
@@ -120,8 +133,13 @@ Tensor backward_of_part(const Context& context, const Tensor& grad, const KeyVal
         attend_backward(queries(grad, at), queries(context.q_BsHE, at), k, v, whole, context.in_rectangles());
     queries(grads.q_BsHE, at).add_(found[0]);
     const auto [grad_k, grad_v] = unpack(keys(grad_kv, at));
-    grad_k.add_(found[1]);
-    grad_v.add_(found[2]);
+    if (&at == &rectangles[0]) {
+      grad_k.copy_(found[1]);
+      grad_v.copy_(found[2]);
+    } else {
+      grad_k.add_(found[1]);
+      grad_v.add_(found[2]);
+    }
   }
   return grad_kv;
 }

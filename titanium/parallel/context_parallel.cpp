@@ -192,11 +192,14 @@ std::unique_ptr<ops::ContextExchange> make_context_exchange(comm::GroupPtr group
   return std::make_unique<GroupContextExchange>(std::move(group), share, method);
 }
 
-ExchangeBuffers exchange_buffers(const SequenceShare& share, RotateMethod method, int64_t elements) {
+ExchangeBuffers exchange_buffers(const SequenceShare& share, RotateMethod method, int64_t batch, int64_t elements) {
   if (share.ranks == 1) return {};
-  if (method == RotateMethod::kAllGather) return {share.ranks * elements, share.ranks * elements};
+  if (method == RotateMethod::kAllGather) {
+    const int64_t copies = batch > 1 ? 2 : 1;  // several sequences are put in order before and after they travel
+    return {copies * share.ranks * batch * elements, copies * share.ranks * batch * elements};
+  }
   // The part of this step and the next; this step's gradients, those that arrive and those that leave.
-  return {2 * elements, 3 * elements};
+  return {2 * batch * elements, 3 * batch * elements};
 }
 
 }  // namespace titanium::parallel

@@ -26,12 +26,12 @@ ops::SequenceShare sequence_share(const config::Parallelism& options, const Para
 std::unique_ptr<ops::ContextExchange> make_context_exchange(comm::GroupPtr group, const ops::SequenceShare& share,
                                                             RotateMethod method);
 
-// Elements of keys and values, and of their gradients, that the exchange holds at most at a time, for `elements` of
-// this rank's own.
+// Elements of keys and values, and of their gradients, that the exchange holds at most at a time, where each of `batch`
+// sequences has `elements` of them on this rank.
 struct ExchangeBuffers {
   int64_t values = 0;     // in the compute dtype
   int64_t gradients = 0;  // in fp32
 };
-ExchangeBuffers exchange_buffers(const ops::SequenceShare& share, RotateMethod method, int64_t elements);
+ExchangeBuffers exchange_buffers(const ops::SequenceShare& share, RotateMethod method, int64_t batch, int64_t elements);
 
 }  // namespace titanium::parallel

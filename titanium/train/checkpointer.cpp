@@ -59,7 +59,8 @@ void add_progress(StateDict& state, const TrainState& run) {
 
 // The positions of all streams, on rank 0.
 std::string data_position(const TrainState& run, comm::Group& group) {
-  const bool reads = run.mesh->rank("tp") == 0;  // tensor-parallel ranks read the same samples
+  // Tensor- and context-parallel ranks read the same samples.
+  const bool reads = run.mesh->rank("tp") == 0 && run.mesh->rank("cp") == 0;
   std::vector<data::LoaderState> states;
   for (const std::string& text : comm::gather_texts(group, reads ? data::to_json(run.loader->state()) : "")) {
     if (!text.empty()) states.push_back(data::loader_state_from_json(text));

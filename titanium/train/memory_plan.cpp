@@ -1,6 +1,7 @@
 #include "titanium/train/memory_plan.h"
 
 #include "titanium/base/error.h"
+#include "titanium/parallel/context_parallel.h"
 #include "titanium/parallel/sharded_unit.h"
 
 namespace titanium::train {
@@ -44,6 +45,15 @@ void plan_sharding(models::LanguageModel& model, const config::Parallelism& opti
   }
 }
 
+int64_t exchange_bytes(const models::LanguageModel& model, const JobConfig& config,
+                       const parallel::ParallelDims& dims) {
+  const config::Parallelism& options = config.parallelism;
+  const int64_t elements = config.training.seq_len / dims.cp * model.key_value_width() / dims.tp;
+  const auto buffers = exchange_buffers(parallel::sequence_share(options, dims, /*rank=*/0),
+                                        parallel::rotate_method(options), config.training.local_batch_size, elements);
+  return buffers.values * bytes(model.compute_dtype) + buffers.gradients * kReduceElement;
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
@@ -52,7 +62,7 @@ MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, co
   const int64_t element = bytes(dtype);
   int64_t count = 0;  // elements that are stored here
   for (const Parameter* parameter : model.parameters()) count += volume(parameter->shard.shape);
-  const int64_t tokens = config.training.local_batch_size * config.training.seq_len;
+  const int64_t tokens = config.training.local_batch_size * (config.training.seq_len / dims.cp);
   MemoryPlan plan;
   plan.parameters = count * element;
   plan.gradients = count * element;
@@ -63,6 +73,7 @@ MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, co
   } else if (model.compute_dtype != dtype) {
     plan.computed_copy = count * bytes(model.compute_dtype);
   }
+  plan.communication += exchange_bytes(model, config, dims);
   for (const nn::BlockSaves block : saves) plan.activations += tokens * model.saved_bytes_per_token(block) / dims.tp;
   // A block's backward holds everything that the block saves, and gradients of about the same size.
   plan.working = 2 * tokens * model.saved_bytes_per_token(nn::BlockSaves::kEverything) / dims.tp;

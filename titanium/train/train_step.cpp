@@ -24,9 +24,9 @@ std::vector<data::Batch> fetch(TrainState& run, double& waited_seconds) {
   return batches;
 }
 
-int64_t count_valid_tokens(const std::vector<data::Batch>& batches) {
+int64_t count_valid_tokens(const std::vector<data::Batch>& batches, const ops::SequenceShare& share) {
   int64_t count = 0;
-  for (const data::Batch& batch : batches) count += train::count_valid_tokens(batch);
+  for (const data::Batch& batch : batches) count += train::count_valid_tokens(batch, share);
   return count;
 }
 
@@ -47,7 +47,7 @@ Tensor forward_backward(TrainState& run, const std::vector<data::Batch>& batches
   const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, valid_tokens));
   Tensor total = at::zeros({}, at::TensorOptions(at::kDouble).device(run.device));
   for (const data::Batch& batch : batches) {
-    const LabelledBatch labelled = to_device(batch, *run.model, run.tokenizer, run.device);
+    const LabelledBatch labelled = to_device(batch, *run.model, run.tokenizer, run.device, run.parallelism.share);
     run.parallelism.data_parallel->begin_micro_batch(/*last=*/&batch == &batches.back());
     const Tensor loss = run.model->loss(labelled.inputs, labelled.labels_BS, scale);
     loss.backward();
@@ -82,7 +82,7 @@ std::optional<StepReport> train_step(TrainState& run, const Requests& requests,
     return std::nullopt;
   }
   run.optimizer->zero_grad();
-  report.valid_tokens = count_valid_tokens(batches);
+  report.valid_tokens = count_valid_tokens(batches, run.parallelism.share);
   report.requests = requests;
   agree(*run.mesh, report);
   report.loss = forward_backward(run, batches, report.all_valid_tokens);

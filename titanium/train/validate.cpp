@@ -31,7 +31,7 @@ ValidationReport validate(const TrainState& run, data::Loader& loader) {
   for (int64_t i = 0; steps == -1 || i < steps; ++i) {
     const std::optional<data::Batch> batch = next_batch(run, loader);
     if (!batch) break;
-    const LabelledBatch labelled = to_device(*batch, *run.model, run.tokenizer, run.device);
+    const LabelledBatch labelled = to_device(*batch, *run.model, run.tokenizer, run.device, run.parallelism.share);
     total.add_(run.model->loss(labelled.inputs, labelled.labels_BS, 1.0));
     valid_tokens.add_(count_valid_tokens(*batch));
     report.tokens += batch->batch * batch->seq_len;
