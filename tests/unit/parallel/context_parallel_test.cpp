@@ -3,6 +3,7 @@
 
 #include "tests/support/tensors.h"
 #include "tests/support/threaded_ranks.h"
+#include "titanium/comm/flight_recorder.h"
 #include "titanium/ops/attention.h"
 #include "titanium/ops/context_attention.h"
 
@@ -109,6 +110,44 @@ TEST(ContextAttention, KeepsThePrecisionOfTheDtype) {
     for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
       expect_as_one_rank({4, 9, true, method, false, 1, 4, 4, dtype}, 5 * test::tolerance(dtype));
     }
+  }
+}
+
+std::vector<comm::CollectiveRecord> records_of_rank_0(RotateMethod method) {
+  comm::flight_recorder().set_capacity(1000);
+  expect_as_one_rank({4, 2, true, method, false, 1}, 1e-12);
+  std::vector<comm::CollectiveRecord> records = comm::flight_recorder().records();
+  std::erase_if(records, [](const comm::CollectiveRecord& record) { return record.group_rank != 0; });
+  return records;
+}
+
+TEST(ContextExchange, TheRotateMethodIsTheOneThatWasAskedFor) {
+  const auto count = [](const auto& records, std::string_view name) {
+    return std::ranges::count(records, name, [](const auto& record) { return std::string_view(record.name); });
+  };
+  const auto gathered = records_of_rank_0(RotateMethod::kAllGather);
+  EXPECT_EQ(count(gathered, "all_gather"), 2 * 2);  // heads and tails, forward and backward
+  EXPECT_EQ(count(gathered, "reduce_scatter"), 2);
+  EXPECT_EQ(count(gathered, "all_to_all"), 0);
+  const auto rotated = records_of_rank_0(RotateMethod::kAllToAll);
+  EXPECT_EQ(count(rotated, "all_to_all"), 3 + 3 + 4);  // keys and values, again, and gradients with the way home
+  EXPECT_EQ(count(rotated, "all_gather"), 0);
+  // Keys and values of one rank: 4 tokens, 2 x 2 heads of 8 in fp64.
+  for (const auto& record : rotated) EXPECT_EQ(record.bytes, 4 * 4 * 8 * 8);
+}
+
+TEST(ContextExchange, TheNextPartIsOnItsWayWhileThisOneIsComputed) {
+  constexpr int64_t kRanks = 4;
+  comm::flight_recorder().set_capacity(1000);
+  const auto world = comm::make_fake_world(/*rank=*/1, kRanks);
+  const auto exchange =
+      make_context_exchange(world->group("cp", {0, 1, 2, 3}), {1, kRanks, true}, RotateMethod::kAllToAll);
+  const auto parts = exchange->bring(random_tensor({1, 2, 4, 8}), std::nullopt);
+  for (int64_t step = 0; parts->next(); ++step) {
+    const auto records = comm::flight_recorder().records();
+    const auto under_way =
+        std::ranges::count(records, comm::CollectiveRecord::State::kIssued, &comm::CollectiveRecord::state);
+    EXPECT_EQ(under_way, step + 1 < kRanks ? 1 : 0) << "step " << step;
   }
 }
 
