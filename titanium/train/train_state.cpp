@@ -149,7 +149,8 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
   if (!source || !fills_model(*source, config.checkpoint)) run.model->init_weights(weight_seed(config.debug));
   run.parallelism = models::parallelize(*run.model, config, *run.mesh, device);
   if (plan.pipeline) {
-    run.pipeline = std::make_unique<Pipeline>(*std::move(plan.pipeline), *run.model, run.tokenizer, *run.mesh, device);
+    run.pipeline = std::make_unique<Pipeline>(*std::move(plan.pipeline), *run.model, run.tokenizer, *run.mesh,
+                                              run.parallelism.share, device);
   }
   run.optimizer = build_optimizer(config.optimizer, run.parameters);
   run.schedule = build_schedule(config);
@@ -162,7 +163,9 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
 
 Reader reader_of(const parallel::Mesh& mesh) { return {mesh.rank("batch"), mesh.size("batch")}; }
 
-bool reads_for_others(const parallel::Mesh& mesh) { return mesh.rank("tp") == 0 && mesh.rank("pp") == 0; }
+bool reads_for_others(const parallel::Mesh& mesh) {
+  return mesh.rank("tp") == 0 && mesh.rank("pp") == 0 && mesh.rank("cp") == 0;
+}
 
 std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer,
                                            const Reader& reader) {

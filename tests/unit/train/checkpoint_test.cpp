@@ -28,7 +28,8 @@ const std::vector<Layout>& layouts() {
                                           {"tp2", 1, 1, 2},
                                           {"fsdp2tp2", 1, 2, 2},
                                           {"hsdp2x2", 2, 2, 1},
-                                          {"pp2tp2", 1, 1, 2, [](JobConfig&) {}, 2}};
+                                          {"pp2tp2", 1, 1, 2, [](JobConfig&) {}, 1, 2},
+                                          {"fsdp2cp2", 1, 2, 1, [](JobConfig&) {}, 2}};
   return all;
 }
 
