@@ -94,6 +94,9 @@ IN_FP32 += [layout(name, replicate, shard, tensor, f"--parallelism.pipeline_para
                    pipeline=pipeline)
             for name, replicate, shard, tensor, pipeline, schedule in PIPELINES]
 
+IN_FP32 += [layout("pp2xcp2", 1, 1, 1, "--parallelism.pipeline_parallel_schedule=ZBVZeroBubble", context=2, pipeline=2)]
+IN_FP32 += [layout("pp2xtp2xcp2", 1, 1, 2, "--parallelism.context_parallel_rotate_method=alltoall", context=2, pipeline=2)]
+
 BF16 = "--training.mixed_precision_param=bfloat16"
 IN_BF16 = [layout("bf16_one", 1, 1, 1, precision=BF16)]
 IN_BF16 += [layout(f"bf16_{name}", replicate, shard, tensor, options, precision=BF16)
