@@ -87,7 +87,7 @@ class Resume(WithFolder):
                 self.assertEqual(len(whole.losses()), 20)
                 # The bits of parameters, moments and data position are the same, and so are the files.
                 names = [path.name for path in whole.checkpoint(20).glob("*.distcp")]
-                self.assertEqual(len(names), 2 * ranks)
+                self.assertEqual(len(names), 4 * ranks)
                 same, *different = filecmp.cmpfiles(whole.checkpoint(20), parts.checkpoint(20), names, shallow=False)
                 self.assertEqual((sorted(same), different), (sorted(names), [[], []]))
 

@@ -17,9 +17,6 @@ using checkpoint::PickleValue;
 using checkpoint::Shares;
 using checkpoint::StateDict;
 
-// Enough to keep a disk busy while the next blocks are summed.
-constexpr int kFilesPerRank = 2;
-
 class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
@@ -203,8 +200,7 @@ void Checkpointer::write(const StateDict& state, int64_t step) {
       *group_, root_, step,
       {.write =
            [&](const fs::path& folder) {
-             return format_dcp_part(
-                 checkpoint::write_dcp_files(folder, group_->rank(), state.tensors, state.objects, kFilesPerRank));
+             return format_dcp_part(checkpoint::write_dcp_files(folder, group_->rank(), state.tensors, state.objects));
            },
        .complete =
            [&](const fs::path& folder, const std::vector<std::string>& texts) {
