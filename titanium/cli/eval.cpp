@@ -91,7 +91,9 @@ int run_eval(Arguments args) {
       "unless --model.hf_assets_path is given.",
       "eval");
   app.allow_extras();
-  app.add_option("--checkpoint", options.checkpoint, "Folder with Hugging Face weights")->required();
+  app.add_option("--checkpoint", options.checkpoint,
+                 "Distributed checkpoint, Hugging Face weights, torch.save file or Meta's shards")
+      ->required();
   CLI::Option_group& input = *app.add_option_group("input");
   input.add_option("--text", options.text, "JSON lines or text: each document with BOS and EOS is a sequence");
   input.add_option("--tokens", options.tokens, "JSON file: an array of arrays of token ids");

@@ -77,7 +77,9 @@ int run_generate(Arguments args) {
       "folder unless --model.hf_assets_path is given.",
       "generate");
   app.allow_extras();
-  app.add_option("--checkpoint", checkpoint, "Folder with Hugging Face weights")->required();
+  app.add_option("--checkpoint", checkpoint,
+                 "Distributed checkpoint, Hugging Face weights, torch.save file or Meta's shards")
+      ->required();
   app.add_option("--prompt", prompt, "Text to continue; BOS is put in front")->required();
   app.add_option("--temperature", options.temperature, "0: always the most likely token")->capture_default_str();
   app.add_option("--top-k", options.top_k, "Only the k most likely tokens; 0: all")->capture_default_str();
