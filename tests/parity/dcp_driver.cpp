@@ -56,7 +56,7 @@ int read(const char* folder, const char* plan, const char* out) {
 
 int write(const char* source, const char* folder, const char* plan, const char* files) {
   const DcpReader reader(source);
-  std::vector<DcpMetadata> parts;
+  std::vector<DcpPart> parts;
   for (const json& rank : read_plan(plan, "ranks")) {
     std::vector<DcpTensorItem> tensors;
     std::vector<DcpObjectItem> objects;
@@ -71,19 +71,18 @@ int write(const char* source, const char* folder, const char* plan, const char* 
         objects.push_back({name, reader.read_object(name), reader.metadata().paths.at(name)});
       }
     }
-    const DcpMetadata part =
-        write_dcp_files(folder, static_cast<int>(parts.size()), tensors, objects, std::stoi(files));
-    const std::string sent = format_dcp_metadata(part);
-    parts.push_back(parse_dcp_metadata(std::as_bytes(std::span(sent)), "part"));
+    const DcpPart part = write_dcp_files(folder, static_cast<int>(parts.size()), tensors, objects, std::stoi(files));
+    const std::string sent = format_dcp_part(part);
+    parts.push_back(parse_dcp_part(std::as_bytes(std::span(sent)), "part"));
   }
-  write_dcp_metadata(folder, merge_dcp_metadata(parts));
+  publish_dcp(folder, parts, {{"step", "5"}});
   return 0;
 }
 
 int verify(const char* folder) {
-  const DcpReader reader(folder);
-  for (const auto& [name, entry] : reader.metadata().entries) reader.verify(name);
-  return 0;
+  const auto problems = DcpReader(folder).verify();
+  for (const FileProblem& problem : problems) std::cerr << problem.message << "\n";
+  return problems.empty() ? 0 : 1;
 }
 
 }  // namespace

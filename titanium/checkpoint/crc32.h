@@ -11,4 +11,7 @@ namespace titanium::checkpoint {
 // x86_64 with carry-less multiplication several times as fast as zlib, which does the work elsewhere.
 uint32_t crc32(std::span<const std::byte> bytes, uint32_t previous = 0);
 
+// The checksum of bytes followed by `size` others, out of the checksums of both.
+uint32_t crc32_combine(uint32_t first, uint32_t second, uint64_t size);
+
 }  // namespace titanium::checkpoint

@@ -5,21 +5,35 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "titanium/checkpoint/dcp_metadata.h"
+#include "titanium/checkpoint/dcp_sidecar.h"
 #include "titanium/checkpoint/mapped_file.h"
+#include "titanium/checkpoint/stretch_reader.h"
 
 namespace titanium::checkpoint {
 
-// Files are mapped when first needed and stay mapped. Several threads may read at the same time.
+// A box of a tensor, and where it should go.
+struct DcpRequest {
+  std::string name;
+  Shape global_shape;
+  Box box;
+  Tensor destination;  // of the box's shape; any strides, dtype and device
+};
+
+// Several threads may read at the same time.
 class DcpReader {
  public:
-  // Reads `.metadata` of the folder. Throws Error when the folder or that file is missing or damaged.
+  // Reads `.metadata` of the folder, and `titanium.json` where there is one. Throws Error when the folder or the first
+  // is missing, when one of them is damaged, or when they do not belong together.
   explicit DcpReader(const std::filesystem::path& folder);
 
   const DcpMetadata& metadata() const { return metadata_; }
+  // What the writer noted about the run. Empty for checkpoints of torch.
+  const std::map<std::string, std::string>& facts() const { return sidecar_.facts; }
   bool contains(const std::string& name) const { return metadata_.entries.contains(name); }
 
   // The others throw Error: for a name that is unknown or of the other kind; when a file is missing, shorter than the
@@ -27,9 +41,14 @@ class DcpReader {
 
   const DcpTensor& tensor(const std::string& name) const;
 
-  // Copies a box of the tensor into `destination`, of the box's shape and on any device, and touches only the bytes of
-  // the box. Floating-point numbers are converted to the destination's dtype; other dtypes must be the same. Throws
-  // Error when the saved tensor has another shape than `global_shape`, or when its chunks do not cover the box.
+  // Copies boxes of tensors into their destinations. Reads the blocks of the files that are needed, each once, with
+  // that many threads (0: chosen), and checks their checksums; where the checkpoint has none (torch's), the checksum of
+  // each chunk that is read wholly. Floating-point numbers are converted to the destination's dtype; other dtypes must
+  // be the same. Throws Error when a saved tensor has another shape than `global_shape`, or when its chunks do not
+  // cover the box. Destinations on a GPU are filled on the current stream, and they are when this returns.
+  void read(std::span<const DcpRequest> requests, int threads = 0) const;
+
+  // One box.
   void read_box(const std::string& name, const Shape& global_shape, const Box& box, const Tensor& destination) const;
 
   // All of it, on the CPU.
@@ -37,21 +56,38 @@ class DcpReader {
 
   PickleValue read_object(const std::string& name) const;
 
-  // Reads all bytes of the entry and throws Error when they have changed since they were written.
-  void verify(const std::string& name) const;
+  // Reads everything and returns what is wrong: files that are missing, shorter, or have changed since they were
+  // written, and tensors of which a part is missing. Nothing for a good checkpoint. Throws Error only for what the
+  // constructor would throw for.
+  std::vector<FileProblem> verify(int threads = 0) const;
 
  private:
+  struct Plan;
+  struct Place;
+
   const DcpEntry& entry(const std::string& name) const;
-  // The archive at that place of a file.
-  std::span<const std::byte> bytes_at(const DcpIndex& index) const;
-  const MappedFile& mapped(const DcpIndex& index, const std::string& file) const;
-  void copy_piece(const std::string& name, const DcpTensor& saved, const Box& chunk, const Box& piece,
-                  const Tensor& destination) const;
   std::string where(const std::string& name) const;
+  void check_request(const DcpRequest& request) const;
+  uint64_t size_of(const std::string& name, const std::string& file) const;
+  // Where an archive is; it lies inside an existing file.
+  const DcpLocation& location(const DcpIndex& index) const;
+  // The same, for parsing.
+  std::span<const std::byte> mapped(const DcpLocation& location) const;
+  // All of an archive, checked.
+  Tensor read_archive(const DcpIndex& index) const;
+  Place place_of(const std::string& name, const DcpTensor& saved, const Box& chunk) const;
+  void plan(const DcpRequest& request, Plan& plan) const;
+  void plan_chunk(const DcpRequest& request, const Box& chunk, const Box& piece, Plan& plan) const;
+  // Everything that has bytes of its own in a file.
+  std::vector<DcpIndex> indexes() const;
+  // The storage of a tensor. Checks the rest of the archive on the way.
+  Stretch stored_bytes(const DcpIndex& index) const;
 
   std::filesystem::path folder_;
+  DcpSidecar sidecar_;  // empty: there is none
   DcpMetadata metadata_;
   mutable std::mutex mutex_;
+  mutable std::map<std::string, uint64_t> sizes_;
   mutable std::map<std::string, std::unique_ptr<MappedFile>> files_;
 };
 

@@ -1,19 +1,23 @@
 // Writes a distributed checkpoint that torch.distributed.checkpoint loads.
 //
-// Every rank writes its own files, then one rank writes the index of all of them:
+// Every rank writes its own files, then one rank publishes all of them:
 //
-//   DcpMetadata mine = write_dcp_files(folder, rank, tensors, objects);      // on every rank
-//   gather format_dcp_metadata(mine), parse_dcp_metadata, merge_dcp_metadata // on one rank
-//   write_dcp_metadata(folder, whole);                                       // there
+//   DcpPart mine = write_dcp_files(folder, rank, tensors, objects, files);   // on every rank
+//   gather format_dcp_part(mine), parse_dcp_part                             // on one rank
+//   publish_dcp(folder, parts, {{"step", "100"}});                           // there
 //
-// A folder without the index is no checkpoint, so the checkpoint appears when it is complete.
+// A folder without the index is no checkpoint, so the checkpoint appears when it is complete. Everything that writes
+// throws Error with the path, the reason of the system and what to do, and leaves no temporary file behind.
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "titanium/checkpoint/dcp_metadata.h"
+#include "titanium/checkpoint/file_sums.h"
 
 namespace titanium::checkpoint {
 
@@ -22,7 +26,7 @@ struct DcpTensorItem {
   std::string name;
   Shape global_shape;
   Box box;
-  Tensor tensor;  // of the box's shape; contiguous ones on the CPU are written without a copy
+  Tensor tensor;  // of the box's shape; one on a GPU passes through a pinned buffer
   bool requires_grad = false;
   DcpPath path;  // empty: the name alone
 };
@@ -34,12 +38,25 @@ struct DcpObjectItem {
   DcpPath path;  // empty: the name alone
 };
 
-// Writes `__<rank>_<k>.distcp` into the folder, at most `files` of them, of about the same size and each by a thread of
-// its own. When it returns, the files are on the disk. Throws Error when a file cannot be written.
-DcpMetadata write_dcp_files(const std::filesystem::path& folder, int rank, std::span<const DcpTensorItem> tensors,
-                            std::span<const DcpObjectItem> objects, int files = 1);
+// What a rank has written: the index of its files, and their checksums.
+struct DcpPart {
+  DcpMetadata metadata;
+  std::vector<FileSum> sums;
+};
 
-// Writes `.metadata`, on the disk when it returns. Call it when all files of all ranks are written.
-void write_dcp_metadata(const std::filesystem::path& folder, const DcpMetadata& metadata);
+// Writes `__<rank>_<k>.distcp` into the folder, at most `files` of them, of about the same size and each by threads of
+// its own. When it returns, the files are on the disk.
+DcpPart write_dcp_files(const std::filesystem::path& folder, int rank, std::span<const DcpTensorItem> tensors,
+                        std::span<const DcpObjectItem> objects, int files = 4);
+
+// To send a part to another rank. `what` names it in the message when the bytes are not those of a part.
+std::string format_dcp_part(const DcpPart& part);
+DcpPart parse_dcp_part(std::span<const std::byte> bytes, const std::string& what);
+
+// Joins the parts of all ranks and writes `titanium.json` (facts about the run, checksums of all files), then
+// `.metadata`; both are on the disk when it returns. Call it when all ranks have written their files. Throws Error when
+// ranks disagree (`merge_dcp_metadata`).
+void publish_dcp(const std::filesystem::path& folder, std::span<const DcpPart> parts,
+                 const std::map<std::string, std::string>& facts);
 
 }  // namespace titanium::checkpoint

@@ -1,9 +1,12 @@
 #include "titanium/checkpoint/stored_copy.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "titanium/checkpoint/boxes.h"
 
 namespace titanium::checkpoint {
 namespace {
@@ -68,6 +71,38 @@ void copy_blocks(const std::byte* from, at::IntArrayRef strides, Dtype dtype, co
   }
 }
 
+bool lies_contiguously(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  int64_t expected = 1;
+  for (size_t dim = sizes.size(); dim > 0; --dim) {
+    if (sizes[dim - 1] != 1 && strides[dim - 1] != expected) return false;
+    expected *= sizes[dim - 1];
+  }
+  return true;
+}
+
+// Calls use(box) for boxes that together hold the elements [begin, end) of a tensor of `shape`, counted row by row:
+// whole rows, and what is left of the first and the last one. `box` has the dims up to `dim`.
+template <typename Use>
+void for_each_box(const Shape& shape, size_t dim, Box& box, int64_t begin, int64_t end, const Use& use) {
+  if (begin >= end) return;
+  if (dim == shape.size()) return use(box);
+  int64_t row_size = 1;
+  for (size_t i = dim + 1; i < shape.size(); ++i) row_size *= shape[i];
+  const auto within_row = [&](int64_t row, int64_t from, int64_t to) {
+    box.offset[dim] = row, box.shape[dim] = 1;
+    for_each_box(shape, dim + 1, box, from, to, use);
+  };
+  const int64_t first = (begin + row_size - 1) / row_size, last = end / row_size;  // whole rows
+  if (first > last) return within_row(last, begin % row_size, end % row_size);
+  if (begin % row_size != 0) within_row(first - 1, begin % row_size, row_size);
+  if (first < last) {
+    for (size_t i = dim; i < shape.size(); ++i) box.offset[i] = 0, box.shape[i] = shape[i];
+    box.offset[dim] = first, box.shape[dim] = last - first;
+    use(box);
+  }
+  if (end % row_size != 0) within_row(last, 0, end % row_size);
+}
+
 }  // namespace
 
 void copy_stored(const StoredTensor& source, const Shape& offset, const Tensor& destination) {
@@ -78,9 +113,32 @@ void copy_stored(const StoredTensor& source, const Shape& offset, const Tensor& 
   if (destination.is_cpu() && destination.scalar_type() == source.dtype) {
     copy_elements(from, source.strides, static_cast<std::byte*>(destination.mutable_data_ptr()), destination.strides(),
                   destination.sizes(), element_size);
+  } else if (!destination.is_cpu() && lies_contiguously(destination.sizes(), source.strides)) {
+    const Tensor stored = at::from_blob(const_cast<std::byte*>(from), destination.sizes(), source.dtype);
+    destination.copy_(stored.to(destination.device(), /*non_blocking=*/true));
   } else {
     copy_blocks(from, source.strides, source.dtype, destination);
   }
+}
+
+void copy_range(Dtype dtype, const Shape& shape, int64_t first, std::span<const std::byte> bytes, const Box& box,
+                const Tensor& destination) {
+  const auto element_size = static_cast<int64_t>(c10::elementSize(dtype));
+  Shape strides(shape.size(), 1);
+  for (size_t dim = shape.size(); dim > 1; --dim) strides[dim - 2] = strides[dim - 1] * shape[dim - 1];
+  Box whole{Shape(shape.size()), Shape(shape.size())};
+  const int64_t end = first + static_cast<int64_t>(bytes.size()) / element_size;
+  for_each_box(shape, 0, whole, first, end, [&](const Box& part) {
+    auto common = intersection(part, box);
+    if (!common) return;
+    int64_t position = -first;
+    for (size_t dim = 0; dim < shape.size(); ++dim) {
+      position += common->offset[dim] * strides[dim];
+      common->offset[dim] -= box.offset[dim];
+    }
+    const StoredTensor source{dtype, common->shape, strides, bytes.data() + position * element_size, {}};
+    copy_stored(source, {}, box_of(destination, *common));
+  });
 }
 
 }  // namespace titanium::checkpoint

@@ -3,14 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <future>
+#include <memory>
 #include <span>
 #include <string_view>
 
 namespace titanium::checkpoint {
 
 // Written beside its place, then moved there; removed when something fails before that. Missing folders are made.
-// Everything here throws Error that names the target and the reason of the system.
+// Bytes are copied into blocks; while one is filled, the other is written, past the page cache where the file system
+// allows that: a checkpoint neither waits for a copy of itself in the cache nor drives other files out of it.
+// Everything here throws Error that names the target, the reason of the system and the remedy; about bytes, also later.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::filesystem::path& target);
@@ -26,12 +31,24 @@ class TemporaryFile {
   void publish();
 
  private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  using Block = std::unique_ptr<std::byte, Free>;
+
+  void finish_block();
+  void write_at(std::span<const std::byte> bytes, uint64_t position);
+  bool set_direct(bool direct);
   void check(bool good) const;
 
   std::filesystem::path target_;
   std::filesystem::path path_;
   int file_ = -1;
+  bool direct_ = false;
   uint64_t size_ = 0;
+  Block filling_, resting_;
+  size_t filled_ = 0;
+  std::future<void> writing_;  // `resting_`, until it is done
 };
 
 // Returns when the names in the folder are on the disk.

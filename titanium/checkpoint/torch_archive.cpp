@@ -98,7 +98,8 @@ StoredTensor TorchArchive::tensor(const PickleValue& object) const {
 
   StoredTensor found{
       .dtype = dtype->dtype, .shape = read_shape(arguments[2], what_), .strides = read_shape(arguments[3], what_)};
-  const auto bytes = zip_.record("data/" + storage[2].as_string()).bytes;
+  found.storage = zip_.record("data/" + storage[2].as_string());
+  const auto bytes = found.storage.bytes;
   const int64_t offset = arguments[1].as_int();
   const auto elements = static_cast<int64_t>(bytes.size() / c10::elementSize(found.dtype));
   TI_CHECK(found.strides.size() == found.shape.size(), "{}: a tensor has {} sizes, but {} strides. {}", what_,

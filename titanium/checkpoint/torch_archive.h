@@ -19,6 +19,7 @@ struct StoredTensor {
   Shape shape;
   Shape strides;
   const std::byte* data = nullptr;
+  ZipArchive::Record storage;  // `data` points into it
 };
 
 // An archive in memory, which must outlive this.
@@ -31,8 +32,9 @@ class TorchArchive {
   const PickleValue& value() const { return value_; }
   // `object` is `value()` or a part of it. Throws Error when it is no tensor or reaches beyond its storage.
   StoredTensor tensor(const PickleValue& object) const;
-  // Throws Error when bytes have changed since the archive was written. Reads all of them.
+  // Throws Error when bytes have changed since the archive was written: all of them, or all but those of the storages.
   void verify() const { zip_.verify(); }
+  void verify_head() const { zip_.verify("data/"); }
 
  private:
   std::string what_;
