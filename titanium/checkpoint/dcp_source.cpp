@@ -33,7 +33,13 @@ class DcpSource : public WeightsSource {
     const auto found = reader_.metadata().paths.find(name);
     return found == reader_.metadata().paths.end() ? DcpPath{name} : found->second;
   }
-  void verify(const std::string& name) const override { reader_.verify(name); }
+  std::map<std::string, std::string> facts() const override { return reader_.facts(); }
+  std::vector<std::string> find_damage() const override {
+    std::vector<std::string> damage;
+    for (const FileProblem& problem : reader_.verify())
+      damage.push_back(problem.message);
+    return damage;
+  }
 
  private:
   void copy_box(const std::string& name, const Box& box, const Tensor& destination) const override {

@@ -45,8 +45,10 @@ class MetaShards : public WeightsSource {
 
   std::string_view format() const override { return "Meta's shards of Llama"; }
 
-  void verify(const std::string& name) const override {
-    for (const auto& file : files_) file->verify(name);
+  std::vector<std::string> find_damage() const override {
+    std::vector<std::string> damage;
+    for (const auto& file : files_) std::ranges::move(file->find_damage(), std::back_inserter(damage));
+    return damage;
   }
 
  private:

@@ -51,10 +51,13 @@ class TorchFileSource : public WeightsSource {
     return found == values_.end() ? WeightsSource::value(name) : found->second;
   }
   DcpPath path_to(const std::string& name) const override { return paths_.at(name); }
-  void verify(const std::string&) const override {
-    const std::lock_guard lock(mutex_);
-    if (!verified_) archive_.verify();
-    verified_ = true;
+  std::vector<std::string> find_damage() const override {
+    try {
+      archive_.verify();
+      return {};
+    } catch (const Error& error) {
+      return {error.what()};
+    }
   }
 
  private:
@@ -104,8 +107,6 @@ class TorchFileSource : public WeightsSource {
   std::map<std::string, StoredTensor> stored_;
   std::map<std::string, PickleValue> values_;
   std::map<std::string, DcpPath> paths_;
-  mutable std::mutex mutex_;
-  mutable bool verified_ = false;
 };
 
 }  // namespace

@@ -76,11 +76,18 @@ PickleValue WeightsSource::value(const std::string& name) const {
   throw Error(fmt::format("{} has no value \"{}\". Check the name.", path_, name));
 }
 
-void WeightsSource::verify(const std::string& name) const {
-  const SourceTensor& found = tensor(name);
-  for (const Box& slice : slices(found.shape, found.dtype)) {
-    read(name, slice, at::empty(slice.shape, at::TensorOptions(found.dtype)));
+std::vector<std::string> WeightsSource::find_damage() const {
+  std::vector<std::string> damage;
+  for (const auto& [name, tensor] : tensors_) {
+    try {
+      for (const Box& slice : slices(tensor.shape, tensor.dtype)) {
+        read(name, slice, at::empty(slice.shape, at::TensorOptions(tensor.dtype)));
+      }
+    } catch (const Error& error) {
+      damage.emplace_back(error.what());
+    }
   }
+  return damage;
 }
 
 }  // namespace titanium::checkpoint

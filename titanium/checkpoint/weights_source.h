@@ -53,9 +53,12 @@ class WeightsSource {
   // The way to a tensor or value through nested dicts and lists.
   virtual DcpPath path_to(const std::string& name) const { return {name}; }
 
-  // Reads all bytes of a tensor or value. Throws Error when one is missing or, where the format has checksums, has
+  // What the writer noted about the run; empty for most formats.
+  virtual std::map<std::string, std::string> facts() const { return {}; }
+
+  // Reads everything and returns a sentence for each thing that is missing or, where the format has checksums, has
   // changed since it was written.
-  virtual void verify(const std::string& name) const;
+  virtual std::vector<std::string> find_damage() const;
 
  protected:
   explicit WeightsSource(const std::filesystem::path& path) : path_(path.string()) {}

@@ -4,28 +4,11 @@
 #include <cstdio>
 
 #include "titanium/base/error.h"
-#include "titanium/base/progress.h"
 #include "titanium/checkpoint/weights_source.h"
 #include "titanium/cli/arguments.h"
 
 namespace titanium::cli {
 namespace {
-
-// One sentence for each tensor or value that cannot be read or has changed.
-std::vector<std::string> find_damage(const checkpoint::WeightsSource& source) {
-  std::vector<std::string> names = source.values(), damage;
-  for (const auto& [name, tensor] : source.tensors()) names.push_back(name);
-  Progress progress("verifying", static_cast<int64_t>(names.size()));
-  for (size_t i = 0; i < names.size(); ++i) {
-    try {
-      source.verify(names[i]);
-    } catch (const Error& error) {
-      if (damage.empty() || damage.back() != error.what()) damage.emplace_back(error.what());
-    }
-    progress.update(static_cast<int64_t>(i) + 1);
-  }
-  return damage;
-}
 
 int verify(const std::string& path) {
   std::vector<std::string> damage;
@@ -33,7 +16,7 @@ int verify(const std::string& path) {
   try {
     const auto source = checkpoint::open_weights(path);
     tensors = source->tensors().size();
-    damage = find_damage(*source);
+    damage = source->find_damage();
   } catch (const UsageError&) {
     throw;
   } catch (const Error& error) {

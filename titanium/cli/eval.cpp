@@ -87,8 +87,8 @@ int run_eval(Arguments args) {
       "than the model's positions where that is not given, are cut into pieces. All options of titanium train are "
       "taken\n"
       "too; the computation is in float32 unless --training.mixed_precision_param says otherwise, the sizes come from\n"
-      "the checkpoint's config.json unless --model.flavor is given, and the tokenizer lies in the checkpoint's folder\n"
-      "unless --model.hf_assets_path is given.",
+      "config.json in the checkpoint or in --model.hf_assets_path unless --model.flavor is given, and so does the\n"
+      "tokenizer.",
       "eval");
   app.allow_extras();
   app.add_option("--checkpoint", options.checkpoint,

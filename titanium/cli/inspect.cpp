@@ -39,8 +39,10 @@ std::string readable_bytes(uint64_t bytes) {
   return bytes < 1000 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", number, unit);
 }
 
-// From the training state, else from the name of the folder; null where neither knows.
+// From what the writer noted, from the training state, or from the name of the folder; null where none knows.
 Json step_of(const WeightsSource& source) {
+  const auto facts = source.facts();
+  if (const auto found = facts.find("step"); found != facts.end()) return std::atoll(found->second.c_str());
   const auto names = source.values();
   if (std::ranges::find(names, "train_state.step") != names.end()) {
     const auto value = source.value("train_state.step");
@@ -77,7 +79,8 @@ Json describe_tensor(const WeightsSource& source, const std::string& name, const
 
 Json describe(const Options& options) {
   const auto source = checkpoint::open_weights(options.path);
-  Json json = {{"path", options.path}, {"format", source->format()}, {"step", step_of(*source)}};
+  Json json = {
+      {"path", options.path}, {"format", source->format()}, {"step", step_of(*source)}, {"facts", source->facts()}};
   json["tensors"] = Json::array();
   json["values"] = Json::object();
   if (!options.tensor.empty()) {
@@ -113,6 +116,7 @@ std::string stats_text(const Json& tensor) {
 void print_table(const Json& json, const Options& options) {
   const std::string step = json["step"].is_null() ? "" : fmt::format(", step {}", json["step"].get<int64_t>());
   fmt::print("{}: {}{}\n", json["path"].get<std::string>(), json["format"].get<std::string>(), step);
+  for (const auto& [key, fact] : json["facts"].items()) fmt::print("  {}: {}\n", key, fact.get<std::string>());
   size_t width = 0;
   for (const Json& tensor : json["tensors"])
     width = std::max(width, tensor["name"].get_ref<const std::string&>().size());

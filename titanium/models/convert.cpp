@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using checkpoint::DcpPath;
 
-constexpr uint64_t kDcpFileBytes = uint64_t{256} << 20;
+constexpr uint64_t kDcpFileBytes = uint64_t{128} << 20;  // held in memory until it is written
 
 struct OutputTensor {
   std::string name;
@@ -109,11 +109,11 @@ void write_torch(const checkpoint::WeightsSource& source, const Output& output, 
 void write_dcp(const checkpoint::WeightsSource& source, const Output& output, const fs::path& folder) {
   std::vector<checkpoint::DcpObjectItem> objects;
   for (const auto& [name, path] : output.values) objects.push_back({name, source.value(name), path});
-  std::vector<checkpoint::DcpMetadata> parts;
+  std::vector<checkpoint::DcpPart> parts;
   std::vector<checkpoint::DcpTensorItem> pending;
   uint64_t bytes = 0;
   const auto flush = [&] {
-    parts.push_back(checkpoint::write_dcp_files(folder, static_cast<int>(parts.size()), pending, objects));
+    parts.push_back(checkpoint::write_dcp_files(folder, static_cast<int>(parts.size()), pending, objects, /*files=*/1));
     pending.clear(), objects.clear();
     bytes = 0;
   };
@@ -123,7 +123,7 @@ void write_dcp(const checkpoint::WeightsSource& source, const Output& output, co
     if (bytes >= kDcpFileBytes) flush();
   });
   if (!pending.empty() || !objects.empty()) flush();
-  checkpoint::write_dcp_metadata(folder, checkpoint::merge_dcp_metadata(parts));
+  checkpoint::publish_dcp(folder, parts, source.facts());
 }
 
 void write_hugging_face(const LanguageModel& model, const Output& output, const fs::path& folder,
