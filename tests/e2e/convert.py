@@ -158,6 +158,13 @@ class Inspect(Commands):
         self.assertIn("distributed checkpoint, step 31", self.succeeds("inspect", self.folder / "dcp"))
 
 
+    def test_small_files_with_huge_tensors_are_refused(self):
+        for shape in ((10**12,), (2**40, 2**40, 3)):
+            torch.save({"w": torch.zeros(1).expand(shape)}, self.folder / "w.pt")
+            self.refused("is larger than the file: an expanded tensor. Save it with contiguous().", "inspect",
+                         self.folder / "w.pt", code=1)
+
+
 class Verify(Commands):
     def flip(self, path):
         content = bytearray(path.read_bytes())

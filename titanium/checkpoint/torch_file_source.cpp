@@ -93,6 +93,13 @@ class TorchFileSource : public WeightsSource {
     add_name(path);
     const std::string name = name_of(path);
     const StoredTensor stored = archive_.tensor(value);
+    // A view may repeat its elements, so a small file can announce a tensor of any size.
+    auto bytes = static_cast<int64_t>(c10::elementSize(stored.dtype));
+    bool fits = true;
+    for (const int64_t size : stored.shape) fits = fits && !__builtin_mul_overflow(bytes, size, &bytes);
+    TI_CHECK(fits && static_cast<uint64_t>(bytes) <= file_.bytes().size(),
+             "{}: \"{}\" of shape [{}] is larger than the file: an expanded tensor. Save it with contiguous().", path_,
+             name, fmt::join(stored.shape, ", "));
     const Box whole{Shape(stored.shape.size(), 0), stored.shape};
     tensors_[name] = {stored.dtype, stored.shape, {{whole, std::filesystem::path(path_).filename().string()}}};
     stored_[name] = stored;
