@@ -22,8 +22,13 @@ using test::Layout;
 using test::test_folder;
 
 const std::vector<Layout>& layouts() {
-  static const std::vector<Layout> all = {{"one", 1, 1, 1}, {"fsdp2", 1, 2, 1},    {"fsdp4", 1, 4, 1},
-                                          {"tp2", 1, 1, 2}, {"fsdp2tp2", 1, 2, 2}, {"hsdp2x2", 2, 2, 1}};
+  static const std::vector<Layout> all = {{"one", 1, 1, 1},
+                                          {"fsdp2", 1, 2, 1},
+                                          {"fsdp4", 1, 4, 1},
+                                          {"tp2", 1, 1, 2},
+                                          {"fsdp2tp2", 1, 2, 2},
+                                          {"hsdp2x2", 2, 2, 1},
+                                          {"fsdp2cp2", 1, 2, 1, [](JobConfig&) {}, 2}};
   return all;
 }
 
