@@ -103,15 +103,18 @@ PLANS = [
     ("llama3_70b_256gpus", 256, 8, 70_553_706_496 / 256),
     ("llama3_405b_512gpus_1f1b", 512, 8, (EMBEDDING_405B + 15 * LAYER_405B) / 64),
     ("llama3_405b_512gpus_interleaved", 512, 8, (EMBEDDING_405B + 15 * LAYER_405B) / 64),
+    ("llama3_405b_512gpus_context", 512, 8, (EMBEDDING_405B + 15 * LAYER_405B) / 64),
+    ("llama3_405b_512gpus_context", 4096, 8, (EMBEDDING_405B + 15 * LAYER_405B) / 512,
+     ["--parallelism.data_parallel_shard_degree=8", "--training.seq_len=1048576"]),
 ]
 
 
-def check_plan(config, ranks, tensor, parameters):
+def check_plan(config, ranks, tensor, parameters, options=()):
     """Large models are built and placed without their memory."""
     command = ["/usr/bin/env", "python3", "-c", MEASURE, TITANIUM, "train", "--job.config_file",
                ROOT / f"configs/llama3/{config}.toml", "--comm.mode=fake_backend", "--memory_estimation.enable",
                f"--model.hf_assets_path={ROOT}/tests/assets/tokenizer", "--training.device=cpu",
-               f"--parallelism.tensor_parallel_degree={tensor}", "--checkpoint.no_enable", *NOT_YET]
+               f"--parallelism.tensor_parallel_degree={tensor}", "--checkpoint.no_enable", *NOT_YET, *options]
     done = subprocess.run([str(word) for word in command], env=dict(os.environ, NGPU=str(ranks)), cwd=ROOT, text=True,
                           capture_output=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr

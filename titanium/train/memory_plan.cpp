@@ -48,12 +48,12 @@ void plan_sharding(models::LanguageModel& model, const config::Parallelism& opti
   if (options.fsdp_reduce_once || pipeline) plan.communication += all * kReduceElement;
 }
 
-int64_t exchange_bytes(const models::LanguageModel& model, const JobConfig& config,
-                       const parallel::ParallelDims& dims) {
+int64_t exchange_bytes(const models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
+                       int64_t micro_batch) {
   const config::Parallelism& options = config.parallelism;
   const int64_t elements = config.training.seq_len / dims.cp * model.key_value_width() / dims.tp;
   const auto buffers = exchange_buffers(parallel::sequence_share(options, dims, /*rank=*/0),
-                                        parallel::rotate_method(options), config.training.local_batch_size, elements);
+                                        parallel::rotate_method(options), micro_batch, elements);
   return buffers.values * bytes(model.compute_dtype) + buffers.gradients * kReduceElement;
 }
 
@@ -78,7 +78,7 @@ MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, co
   } else if (model.compute_dtype != dtype) {
     plan.computed_copy = count * bytes(model.compute_dtype);
   }
-  plan.communication += exchange_bytes(model, config, dims);
+  plan.communication += exchange_bytes(model, config, dims, micro_batch);
   for (int64_t block = 0; block < model.block_count(); ++block) {
     if (!model.has_block(block)) continue;
     const int64_t saved = model.saved_bytes_per_token(saves[static_cast<size_t>(block)]);
