@@ -90,7 +90,7 @@ Attended cudnn_attend(const Tensor& q, const Tensor& k, const Tensor& v, bool ca
   auto result = at::_scaled_dot_product_cudnn_attention(heads_first(q), heads_first(k), heads_first(v), {},
                                                         /*compute_log_sumexp=*/true, 0.0, causal);
   return {heads_first(std::get<0>(result)).contiguous(),
-          std::get<1>(result).view({q.size(0), q.size(2), q.size(1)}),
+          std::get<1>(result).squeeze(3),
           {std::get<6>(result), std::get<7>(result), std::get<2>(result), std::get<3>(result)}};
 }
 
