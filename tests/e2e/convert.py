@@ -112,7 +112,7 @@ class Convert(Commands):
                 time.sleep(0.01)
             self.assertEqual(process.returncode, 0)
             self.assertGreater(peak, 10e6)
-            self.assertLess(peak, 0.6 * size, to)
+            self.assertLess(peak, 0.8 * size, to)
             source = self.folder / target
         self.assertIn(f'"bytes": {size}', self.succeeds("inspect", self.folder / "again.pt", "--json"))
 
@@ -159,7 +159,7 @@ class Inspect(Commands):
 
 
     def test_small_files_with_huge_tensors_are_refused(self):
-        for shape in ((10**12,), (2**40, 2**40, 3)):
+        for shape in ((10**12,), (2**31, 2**31)):
             torch.save({"w": torch.zeros(1).expand(shape)}, self.folder / "w.pt")
             self.refused("is larger than the file: an expanded tensor. Save it with contiguous().", "inspect",
                          self.folder / "w.pt", code=1)

@@ -36,8 +36,7 @@ class DcpSource : public WeightsSource {
   std::map<std::string, std::string> facts() const override { return reader_.facts(); }
   std::vector<std::string> find_damage() const override {
     std::vector<std::string> damage;
-    for (const FileProblem& problem : reader_.verify())
-      damage.push_back(problem.message);
+    for (const FileProblem& problem : reader_.verify()) damage.push_back(problem.message);
     return damage;
   }
 
