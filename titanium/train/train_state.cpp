@@ -149,6 +149,9 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
   if (!source || !fills_model(*source, config.checkpoint)) run.model->init_weights(weight_seed(config.debug));
   run.parallelism = models::parallelize(*run.model, config, *run.mesh, device);
   if (plan.pipeline) {
+    log_info("Using pipeline schedule {} with {} microbatches and {} stages.",
+             config.parallelism.pipeline_parallel_schedule, plan.pipeline->table.micro_batches,
+             plan.pipeline->stages.size());
     run.pipeline = std::make_unique<Pipeline>(*std::move(plan.pipeline), *run.model, run.tokenizer, *run.mesh,
                                               run.parallelism.share, device);
   }
