@@ -3,8 +3,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
-#include <charconv>
-
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/schedule/csv.h"
