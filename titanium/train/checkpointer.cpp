@@ -113,6 +113,7 @@ void Checkpointer::after_step(const Reasons& reasons) {
   report_background(/*wait=*/true);
   const Stopwatch watch;
   last ? save_last() : save_in_turn();
+  if (last_saved_ != run_.step) return;  // it failed
   log_info("Finished saving the checkpoint (or staging if async is enabled) in {:.2f} seconds.", watch.seconds());
 }
 

@@ -409,11 +409,14 @@ TEST(CheckpointFlaws, AnErrorNamesTheNewestUndamagedCheckpoint) {
   const fs::path folder = test_folder();
   const JobConfig config = saving_config(layouts()[0], folder);
   train_until(config, 1, 6);
-  fs::resize_file(step_of(folder, 6) / "__0_0.distcp", 1000);
   fs::remove(step_of(folder, 4) / "__0_1.distcp");
-  const std::string error = error_of([&] { train_until(config, 1, 6); });
-  EXPECT_NE(error.find("step-6"), std::string::npos) << error;
-  EXPECT_NE(error.find("use it with --checkpoint.load_step 2."), std::string::npos) << error;
+  for (const char* damaged : {"__0_0.distcp", ".metadata"}) {
+    SCOPED_TRACE(damaged);
+    fs::resize_file(step_of(folder, 6) / damaged, 1000);
+    const std::string error = error_of([&] { train_until(config, 1, 6); });
+    EXPECT_NE(error.find("step-6"), std::string::npos) << error;
+    EXPECT_NE(error.find("use it with --checkpoint.load_step 2."), std::string::npos) << error;
+  }
 }
 
 TEST(CheckpointFlaws, AnotherModelIsRefused) {
