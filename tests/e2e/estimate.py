@@ -16,7 +16,7 @@ def estimate(*args):
 def rows(output):
     """The numbers of each row, by its name."""
     return {match[1].strip(): [float(x) for x in match[2].split()]
-            for match in re.finditer(r"^([a-z ]+?)\s{2,}([\d. ]+)$", output, re.MULTILINE)}
+            for match in re.finditer(r"^([a-z ]+?)\s{2,}([-\d. ]+)$", output, re.MULTILINE)}
 
 
 class Estimate(unittest.TestCase):
@@ -26,7 +26,7 @@ class Estimate(unittest.TestCase):
         table = rows(done.stdout)
         together = table.pop("together")
         self.assertEqual(len(together), 8)
-        self.assertEqual(len(table), 7)
+        self.assertEqual(len(table), 8)
         for stage, total in enumerate(together):
             self.assertAlmostEqual(sum(row[stage] for row in table.values()), total, delta=0.05)
         self.assertEqual(sorted(table["activations"], reverse=True), table["activations"])  # later stages hold fewer

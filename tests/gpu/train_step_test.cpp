@@ -60,6 +60,31 @@ TEST_F(GpuTraining, DeterministicRunsAreBitEqualInEveryCheckpointMode) {
   EXPECT_EQ(losses(config, gpu_), first);
 }
 
+TEST_F(GpuTraining, ThePlanIsWhatTheAllocatorCounts) {
+  JobConfig config = debug_config();
+  config.model.flavor = "1B";
+  config.training.local_batch_size = 4;
+  config.training.seq_len = 2048;
+  for (const char* dtype : {"bfloat16", "float32"}) {
+    for (const char* mode : {"none", "selective", "full"}) {
+      for (const int64_t micro_batches : {1, 2}) {
+        SCOPED_TRACE(testing::Message() << dtype << ", " << mode << ", " << micro_batches << " micro-batches");
+        config.training.dtype = dtype;
+        config.training.global_batch_size = 4 * micro_batches;
+        config.activation_checkpoint.mode = mode;
+        const int64_t planned = plan_model(config).memory.total(), before = cuda_memory(0).active;
+        TrainState run = build_train_state(config, gpu_);
+        train_step(run);
+        reset_peak_cuda_memory(0);
+        train_step(run);
+        synchronize_cuda();
+        const int64_t counted = cuda_memory(0).max_active - before;
+        EXPECT_NEAR(static_cast<double>(counted), static_cast<double>(planned), 0.03 * planned);
+      }
+    }
+  }
+}
+
 TEST_F(GpuTraining, AStepNeverWaitsForTheDevice) {
   TrainState run = build_train_state(debug_config(), gpu_);
   for (int i = 0; i < 3; ++i) train_step(run);  // first steps load kernels and plans

@@ -55,6 +55,7 @@ void print(const std::vector<train::ModelPlan>& plans, const JobConfig& config, 
     fmt::print("\n");
   };
   for (const Row& row : kRows) line(row.name, [&](const train::MemoryPlan& plan) { return plan.*row.bytes; });
+  line("gradients in freed room", [](const train::MemoryPlan& plan) { return -plan.shared; });
   line("together", [](const train::MemoryPlan& plan) { return plan.total(); });
 }
 

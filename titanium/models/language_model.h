@@ -88,6 +88,11 @@ class LanguageModel : public nn::Module {
   virtual ModelSize size(int64_t seq_len) const = 0;
   // Bytes that one block keeps per token from the forward to the backward, in the compute dtype.
   virtual int64_t saved_bytes_per_token(nn::BlockSaves saves) const = 0;
+  // Bytes that the backward of one block needs per token beside what the block has kept: temporaries, and what is
+  // computed once more.
+  virtual int64_t backward_bytes_per_token(nn::BlockSaves saves) const = 0;
+  // Bytes that the head and its loss need for that many tokens; 0 where there is no head.
+  virtual int64_t head_bytes(int64_t tokens) const = 0;
   // Elements of the keys and values that one block has per token.
   virtual int64_t key_value_width() const = 0;
   virtual std::string description() const = 0;  // the arguments as JSON, for the log

@@ -23,5 +23,6 @@ Tensor cross_entropy(Tensor logits_TV, const Tensor& labels_T, const CrossEntrop
 // Tokens of a chunk of logits of x W^T, for a whole vocabulary of so many columns: few enough that the logits are small
 // against everything else, and enough for efficient products.
 int64_t cross_entropy_chunk(const Tensor& x_TD, int64_t vocabulary);
+int64_t cross_entropy_chunk_on_gpu(int64_t vocabulary);  // with our kernels
 
 }  // namespace titanium::ops

@@ -57,6 +57,54 @@ int64_t exchange_bytes(const models::LanguageModel& model, const JobConfig& conf
   return buffers.values * bytes(model.compute_dtype) + buffers.gradients * kReduceElement;
 }
 
+// Tokens at a time on this rank.
+struct Tokens {
+  int64_t kept = 0;      // whose activations wait for the backward
+  int64_t computed = 0;  // in one micro-batch
+};
+
+// What is there at a moment of the backward.
+struct Moment {
+  int64_t gradients = 0;
+  int64_t activations = 0;
+  int64_t working = 0;
+  int64_t total() const { return gradients + activations + working; }
+};
+
+// From the head down, blocks leave their activations and get gradients, unless those of earlier micro-batches are there
+// already. The moment when most is needed.
+Moment largest_moment(models::LanguageModel& model, const std::vector<nn::BlockSaves>& saves, const Tokens& tokens,
+                      int64_t gradient_element, const MemoryPlan& plan, bool gradients_stay) {
+  std::vector<int64_t> gradients_of_blocks;
+  Moment now{.activations = plan.activations, .working = model.head_bytes(tokens.computed)};
+  for (const nn::Unit* unit : model.units()) {
+    int64_t elements = 0;
+    for (const Parameter* parameter : unit->parameters) elements += volume(parameter->shard.shape);
+    if (unit->role == nn::UnitRole::kBlock) gradients_of_blocks.push_back(elements * gradient_element);
+    if (unit->role == nn::UnitRole::kHead || unit->role == nn::UnitRole::kRoot) {
+      now.gradients += elements * gradient_element;
+    }
+  }
+  Moment largest;
+  const auto look = [&] {
+    if (gradients_stay) now.gradients = plan.gradients;
+    if (now.total() > largest.total()) largest = now;
+  };
+  look();
+  for (int64_t block = model.block_count() - 1; block >= 0; --block) {
+    if (!model.has_block(block)) continue;
+    const nn::BlockSaves kept = saves[static_cast<size_t>(block)];
+    now.gradients += gradients_of_blocks.back();
+    gradients_of_blocks.pop_back();
+    now.working = tokens.computed * model.backward_bytes_per_token(kept);
+    look();
+    now.activations -= tokens.kept * model.saved_bytes_per_token(kept);
+  }
+  now = {.gradients = plan.gradients};
+  look();
+  return largest;
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
@@ -79,22 +127,28 @@ MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, co
     plan.computed_copy = count * bytes(model.compute_dtype);
   }
   plan.communication += exchange_bytes(model, config, dims, micro_batch);
+  const Tokens tokens{live_samples * seq_len / dims.tp, micro_batch * seq_len / dims.tp};
   for (int64_t block = 0; block < model.block_count(); ++block) {
     if (!model.has_block(block)) continue;
-    const int64_t saved = model.saved_bytes_per_token(saves[static_cast<size_t>(block)]);
-    plan.activations += live_samples * seq_len * saved / dims.tp;
+    plan.activations += tokens.kept * model.saved_bytes_per_token(saves[static_cast<size_t>(block)]);
   }
-  // A block's backward holds everything that the block saves, and gradients of about the same size.
-  plan.working = 2 * micro_batch * seq_len * model.saved_bytes_per_token(nn::BlockSaves::kEverything) / dims.tp;
+  const bool one_micro_batch =
+      dims.pp == 1 && config.training.global_batch_size <= config.training.local_batch_size * dims.batch();
+  const Moment largest =
+      largest_moment(model, saves, tokens, plan.gradients == 0 ? 0 : element, plan, !one_micro_batch);
+  plan.working = largest.working;
+  plan.shared = plan.gradients + plan.activations - largest.gradients - largest.activations;
   return plan;
 }
 
 std::string describe(const MemoryPlan& plan) {
   return fmt::format(
       "parameters {:.2f} GiB, copy in the compute dtype {:.2f} GiB, gradients {:.2f} GiB, optimizer {:.2f} GiB, "
-      "communication {:.2f} GiB, activations {:.2f} GiB, working memory {:.2f} GiB, together {:.2f} GiB",
+      "communication {:.2f} GiB, activations {:.2f} GiB, working memory {:.2f} GiB, less {:.2f} GiB that gradients "
+      "take over "
+      "from activations, together {:.2f} GiB",
       plan.parameters / kGiB, plan.computed_copy / kGiB, plan.gradients / kGiB, plan.optimizer / kGiB,
-      plan.communication / kGiB, plan.activations / kGiB, plan.working / kGiB, plan.total() / kGiB);
+      plan.communication / kGiB, plan.activations / kGiB, plan.working / kGiB, plan.shared / kGiB, plan.total() / kGiB);
 }
 
 void check_fits(const MemoryPlan& plan, int64_t device_bytes) {

@@ -16,9 +16,10 @@ struct MemoryPlan {
   int64_t optimizer = 0;
   int64_t communication = 0;  // buffers of FSDP or DDP, and of the exchange of keys and values
   int64_t activations = 0;    // kept from forward to backward
-  int64_t working = 0;        // the largest temporaries of one block's backward
+  int64_t working = 0;        // temporaries at the moment when most is needed
+  int64_t shared = 0;         // what gradients take of the room that activations have left by then: not needed twice
   int64_t total() const {
-    return parameters + computed_copy + gradients + optimizer + communication + activations + working;
+    return parameters + computed_copy + gradients + optimizer + communication + activations + working - shared;
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/ops/context_attention.h"
+#include "titanium/ops/cross_entropy.h"
 #include "titanium/ops/embedding.h"
 #include "titanium/ops/feed_forward.h"
 #include "titanium/ops/head_loss.h"
@@ -252,6 +253,21 @@ int64_t Llama3::saved_bytes_per_token(nn::BlockSaves saves) const {
   const int64_t gate_and_up = saves == nn::BlockSaves::kEverything ? 2 * args_.ffn_hidden_dim : 0;
   constexpr int64_t kFloat = 4;
   return (attention + gate_and_up) * element + (2 + args_.n_heads) * kFloat;
+}
+
+int64_t Llama3::backward_bytes_per_token(nn::BlockSaves saves) const {
+  const int64_t element = static_cast<int64_t>(c10::elementSize(compute_dtype));
+  // In the feed-forward half: the product's gradient, in whose place the product comes; what was normalised and its
+  // gradient, the gradients of the block's output and of h, and those that the attention half and the residual get.
+  const int64_t temporaries = (args_.ffn_hidden_dim + 6 * args_.dim) * element;
+  return temporaries + saved_bytes_per_token(nn::BlockSaves::kEverything) - saved_bytes_per_token(saves);
+}
+
+int64_t Llama3::head_bytes(int64_t tokens) const {
+  if (!norm_) return 0;
+  const int64_t element = static_cast<int64_t>(c10::elementSize(compute_dtype));
+  const int64_t chunk = std::min(tokens, ops::cross_entropy_chunk_on_gpu(args_.vocab_size));
+  return (chunk * args_.vocab_size + 3 * tokens * args_.dim) * element;  // logits; x, its norm, and the gradient of it
 }
 
 ModelSize Llama3::size(int64_t seq_len) const {

@@ -86,6 +86,8 @@ class Llama3 : public LanguageModel {
   int64_t max_seq_len() const override { return args_.max_seq_len; }
   ModelSize size(int64_t seq_len) const override;
   int64_t saved_bytes_per_token(nn::BlockSaves saves) const override;
+  int64_t backward_bytes_per_token(nn::BlockSaves saves) const override;
+  int64_t head_bytes(int64_t tokens) const override;
   int64_t key_value_width() const override { return 2 * args_.n_kv_heads * args_.head_dim; }
   std::string description() const override { return to_json(args_); }
   const Args& args() const { return args_; }

@@ -1,0 +1,74 @@
+"""What the GPU reaches in matrix products, attention and copies, sustained; and the floor that follows for a training step."""
+
+import json
+import sys
+
+import torch
+
+DIM, HIDDEN, KV, VOCABULARY, HEADS, KV_HEADS, HEAD_DIM = 4096, 14336, 1024, 128256, 32, 8, 128
+ROWS = 16384
+
+
+def seconds(function, at_least=0.4):
+    """Of one call, after a warm-up, over `at_least` seconds: a GPU at its power limit slows down."""
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    function()
+    torch.cuda.synchronize()
+    begin.record()
+    function()
+    end.record()
+    torch.cuda.synchronize()
+    calls = max(3, int(at_least * 1e3 / max(begin.elapsed_time(end), 1e-3)))
+    begin.record()
+    for _ in range(calls):
+        function()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / 1e3 / calls
+
+
+def normal(*shape):
+    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+
+
+def linears_of_a_step():
+    """All products of one block and the head, forward and both gradients; their operations."""
+    sizes = {(DIM, DIM): 2, (KV, DIM): 2, (HIDDEN, DIM): 2, (DIM, HIDDEN): 1}
+    matrices = [(normal(ROWS, i), normal(o, i), normal(ROWS, o), torch.empty(o, i, device="cuda", dtype=torch.bfloat16), count)
+                for (o, i), count in sizes.items()]
+
+    def run():
+        for x, w, g, dw, count in matrices:
+            for _ in range(count):
+                torch.mm(x, w.t())
+                torch.mm(g, w)
+                torch.addmm(dw, g.t(), x, beta=1, out=dw)
+
+    return run, sum(6 * ROWS * o * i * count for (o, i), count in sizes.items())
+
+
+def attention(tokens, batch):
+    q, k, v = (normal(batch, tokens, heads, HEAD_DIM).transpose(1, 2) for heads in (HEADS, KV_HEADS, KV_HEADS))
+    ops = torch.ops.aten
+    forward = lambda: ops._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, True)
+    out = forward()
+    grad = torch.randn_like(out[0])
+    backward = lambda: ops._scaled_dot_product_cudnn_attention_backward(
+        grad, q, k, v, out[0], out[1], out[6], out[7], None, out[2], out[3], tokens, tokens, 0.0, True)
+    operations = 2 * batch * tokens * tokens * HEADS * HEAD_DIM
+    return {"forward": operations / seconds(forward), "backward": 2.5 * operations / seconds(backward)}
+
+
+def measure():
+    torch.manual_seed(0)
+    run, operations = linears_of_a_step()
+    found = {"linear": operations / seconds(run, 1.5)}
+    found["attention"] = {tokens: attention(tokens, batch) for tokens, batch in ((1024, 16), (2048, 8), (4096, 4), (8192, 2), (32768, 1), (65536, 1))}
+    source = torch.empty(1 << 30, device="cuda", dtype=torch.uint8).random_()
+    target = torch.empty_like(source)
+    found["copy"] = 2 * source.numel() / seconds(lambda: target.copy_(source))
+    return found
+
+
+if __name__ == "__main__":
+    json.dump(measure(), open(sys.argv[1], "w"))

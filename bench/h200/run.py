@@ -1,0 +1,156 @@
+"""The settings of bench/h200/run.sh, how they are measured, and the table."""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+from floor import MODELS, floor_seconds
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+NONE = "--activation_checkpoint.mode none"
+BY_OPERATOR = "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op"
+
+
+def budget(part):
+    return f"--activation_checkpoint.mode memory_budget --activation_checkpoint.memory_budget {part}"
+
+
+@dataclasses.dataclass
+class Setting:
+    name: str
+    flavor: str
+    tokens: int
+    batch: int
+    options: str
+    peer: str
+    mark: int = 0  # tokens per second
+    most_gib: float = 140.0
+    steps: int = 26
+    accumulation: int = 1
+    bf16_states: bool = True
+    tuned: bool = False
+
+    def arguments(self):
+        model = ["--model.flavor", self.flavor] if self.flavor else ["--job.config_file", "configs/llama3/debug_model.toml"]
+        if self.bf16_states:
+            model += ["--training.dtype", "bfloat16"]
+        return model + ["--training.seq_len", str(self.tokens), "--training.local_batch_size", str(self.batch),
+                        "--training.global_batch_size", str(self.batch * self.accumulation), "--lr_scheduler.warmup_steps", "2",
+                        "--optimizer.lr", "3e-4", *self.options.split()]
+
+
+SETTINGS = [
+    Setting("8B, 8192, batch 2, nothing recomputed", "8B", 8192, 2, NONE, "11,122 (llmq), 10,858 (torchtitan, 121 GiB)", 11300, tuned=True),
+    Setting("8B, 8192, batch 2, memory_budget 0.72", "8B", 8192, 2, budget(0.72), "9,914 (torchtitan)", 10500, 80.5),
+    Setting("8B, 8192, batch 1, selective op", "8B", 8192, 1, BY_OPERATOR, "9,660 (torchtitan)", 10000, 64.0, tuned=True),
+    Setting("8B, 32768, memory_budget 0.6", "8B", 32768, 1, budget(0.6), "6,078 (torchtitan, full)", 6900, steps=9),
+    Setting("8B, 65536, memory_budget 0.32", "8B", 65536, 1, budget(0.32), "4,291 (torchtitan, full)", 4650, steps=5),
+    Setting("8B, 131072, full", "8B", 131072, 1, "--activation_checkpoint.mode full", "out of memory (torchtitan)", 1, steps=3),
+    Setting("8B, 1024, batch 16, 8 accumulation steps", "8B", 1024, 16, NONE, "13,165 (llmq)", 13600, steps=8, accumulation=8, tuned=True),
+    Setting("3B, fp32 states, 8192, batch 2", "3B", 8192, 2, NONE, "21,500 (torchtitan)", 23300, 95.9, bf16_states=False, tuned=True),
+    Setting("1B, fp32 states, 4096, batch 4", "1B", 4096, 4, NONE, "56,100 (torchtitan)", 62500, bf16_states=False),
+    Setting("debugmodel, fp32 states, 2048, batch 8", "", 2048, 8, NONE, "421,000 (torchtitan)", 1200000, steps=40, bf16_states=False),
+]
+
+
+def program(*arguments, folder):
+    log = open(folder / "log", "w")
+    return subprocess.Popen([ROOT / "build" / "titanium", *arguments, "--job.dump_folder", str(folder)], cwd=ROOT, stdout=log, stderr=log)
+
+
+def tune(setting, folder):
+    steps = 12 if setting.accumulation == 1 else 2
+    done = program("tune", "--steps", str(steps), *setting.arguments(), folder=folder)
+    text = (folder / "log").read_text() if done.wait() == 0 else "failed"
+    found = re.search(r"together ([-\d.]+)% less time", text)
+    print(f"tuned {setting.name}: {found[0] if found else text[-300:]}", flush=True)
+
+
+def measure(setting, folder):
+    """Tokens per second (median of all but the first steps), peak GiB, and seconds from the start to the first finished step."""
+    begin, first = time.time(), None
+    running = program("train", *setting.arguments(), "--training.steps", str(setting.steps), "--metrics.log_freq", "1", folder=folder)
+    lines = folder / "metrics.jsonl"
+    while running.poll() is None:
+        if first is None and lines.exists() and lines.stat().st_size:
+            first = time.time() - begin
+        time.sleep(0.02)
+    if running.returncode:
+        return {"error": (folder / "log").read_text().strip().splitlines()[-1][:200]}
+    steps = [json.loads(line) for line in lines.read_text().splitlines()]
+    late = steps[min(5, len(steps) // 3):]
+    return {"tps": statistics.median(step["tps"] for step in late), "mfu": statistics.median(step["mfu"] for step in late),
+            "memory_gib": max(step["memory_gib"] for step in steps), "first_step_s": first, "steps": len(late)}
+
+
+def row(setting, found, ceilings):
+    if "error" in found:
+        return f"| {setting.name} | {found['error']} | | | | | {setting.peer} | missed |"
+    ratio = ""
+    if setting.flavor:
+        tokens = setting.batch * setting.accumulation * setting.tokens
+        lowest = floor_seconds(MODELS[setting.flavor], setting.tokens, tokens, 2 if setting.bf16_states else 4, ceilings)
+        ratio = f"{1 / lowest:,.0f} ({100 * found['tps'] * lowest:.0f} %)"
+    reached = found["tps"] >= setting.mark and found["memory_gib"] <= setting.most_gib
+    limit = f" at {setting.most_gib} GiB" if setting.most_gib < 140 else ""
+    wanted = f"{setting.mark:,}{limit}" if setting.mark > 1 else "runs"
+    return (f"| {setting.name} | {found['tps']:,.0f} | {found['mfu']:.1f} % | {found['memory_gib']:.1f} | {ratio} | {found['first_step_s']:.1f} | "
+            f"{setting.peer} | {wanted}: {'reached' if reached else 'missed'} |")
+
+
+def environment():
+    ask = lambda *command: subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    gpu = ask("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
+    version = ask(ROOT / "build" / "titanium", "--version").splitlines()[0]
+    return f"{gpu}; {version}; commit {ask('git', 'rev-parse', '--short', 'HEAD') or 'unknown'}; bench/h200/run.sh"
+
+
+def describe(ceilings):
+    rates = ", ".join(f"{tokens} tokens {a['forward'] / 1e12:.0f} / {a['backward'] / 1e12:.0f}" for tokens, a in ceilings["attention"].items())
+    return (f"Ceilings of this run: linear layers {ceilings['linear'] / 1e12:.0f} TFLOP/s; cuDNN attention forward / backward, TFLOP/s: {rates}; "
+            f"copy {ceilings['copy'] / 1e12:.2f} TB/s.")
+
+
+def new_folder(parent, name):
+    (parent / name).mkdir()
+    return parent / name
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.add_argument("--result", type=pathlib.Path, required=True)
+    parser.add_argument("--rows", default=".")
+    parser.add_argument("--no-peer", action="store_true")
+    options = parser.parse_args()
+    subprocess.run([sys.executable, HERE / "ceilings.py", options.work / "ceilings.json"], check=True)
+    ceilings = json.loads((options.work / "ceilings.json").read_text())
+    table = ["# One H200: training speed", "", environment(), "", describe(ceilings)]
+    if not options.no_peer:
+        done = subprocess.run([sys.executable, HERE / "torch_step.py"], capture_output=True, text=True)
+        peer = json.loads(done.stdout) if done.returncode == 0 else None
+        table.append(f"Eager PyTorch, 8B, 8192, batch 1: {peer['tps']:,.0f} tok/s, {peer['memory_gib']:.1f} GiB." if peer
+                     else f"Eager PyTorch failed: {done.stderr.strip().splitlines()[-1][:200]}")
+    table += ["Medians of whole steps after the first ones, logging of every step included. First step: seconds from the start of the process.", "",
+              "| setting | tok/s | MFU | GiB | floor | first step | best peer | mark |", "|---|---|---|---|---|---|---|---|"]
+    print("\n".join(table), flush=True)
+    for i, setting in enumerate(SETTINGS):
+        if not re.search(options.rows, setting.name):
+            continue
+        if setting.tuned:
+            tune(setting, new_folder(options.work, f"tune_{i}"))
+        table.append(row(setting, measure(setting, new_folder(options.work, f"train_{i}")), ceilings))
+        print(table[-1], flush=True)
+    options.result.parent.mkdir(parents=True, exist_ok=True)
+    options.result.write_text("\n".join(table) + "\n")
+
+
+if __name__ == "__main__":
+    main()
