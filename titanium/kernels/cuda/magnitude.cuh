@@ -46,17 +46,33 @@ class Magnitude {
   unsigned held_ = 0;
 };
 
-// Over each run of kLanes neighbouring lanes (a power of two up to 32). All 32 lanes must call it; all get the maximum.
-template <int kLanes>
-__device__ unsigned lanes_max(unsigned bits) {
-  if constexpr (kLanes == 32) {
-    return __reduce_max_sync(kWholeWarp, bits);
-  } else {
+// Of N neighbouring columns, each on its own.
+template <typename T, int N>
+class ColumnMagnitudes {
+ public:
+  __device__ void add(const Raw<T, N>& row) {
+    if constexpr (N * sizeof(T) < 4) {
+      held_[0] = larger_magnitudes<T>(held_[0], row.words[0]);
+    } else {
+      const unsigned* registers = reinterpret_cast<const unsigned*>(&row);
 #pragma unroll
-    for (int offset = kLanes / 2; offset > 0; offset /= 2) bits = max(bits, __shfl_xor_sync(kWholeWarp, bits, offset));
-    return bits;
+      for (int i = 0; i < kRegisters; ++i) held_[i] = larger_magnitudes<T>(held_[i], registers[i]);
+    }
   }
-}
+  // Of one column, as the bits of a float.
+  __device__ unsigned bits(int column) const {
+    if constexpr (sizeof(T) == 4) return held_[column];
+    const unsigned pair = held_[column / 2];
+    return column % 2 == 0 ? pair << 16 : pair & 0xFFFF0000U;
+  }
+
+ private:
+  static constexpr int kRegisters = (N * static_cast<int>(sizeof(T)) + 3) / 4;
+  unsigned held_[kRegisters] = {};
+};
+
+// Over a warp. All 32 lanes must call it; all get the maximum.
+__device__ inline unsigned warp_max(unsigned bits) { return __reduce_max_sync(kWholeWarp, bits); }
 
 // Over a block of kThreads. All threads must call it; all get the maximum. Rooms are used as those of block_sum.
 template <int kThreads>
@@ -64,10 +80,10 @@ __device__ unsigned block_max(unsigned bits, BlockSumRoom<unsigned>& room) {
   constexpr int kWarps = kThreads / 32;
   static_assert(kThreads % 32 == 0 && kWarps <= 32);
   const int lane = threadIdx.x % 32;
-  bits = lanes_max<32>(bits);
+  bits = warp_max(bits);
   if (lane == 0) room.of_warp[threadIdx.x / 32] = bits;
   __syncthreads();
-  return lanes_max<32>(lane < kWarps ? room.of_warp[lane] : 0U);
+  return warp_max(lane < kWarps ? room.of_warp[lane] : 0U);
 }
 
 // Raises *amax to the block's largest magnitude, with one atomic. All threads must call it; nothing happens if amax is
