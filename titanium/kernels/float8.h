@@ -52,7 +52,7 @@ struct Float8Output {
   const float* amax;
   void* values;       // [rows, dim]; may be null
   void* transposed;   // [dim, rows]; may be null
-  float* reciprocal;  // 1 / scale; may be null
+  float* reciprocal;  // 1 / scale; may be null, and is not amax
 };
 
 struct QuantizeTensorArgs {
