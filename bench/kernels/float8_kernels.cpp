@@ -114,8 +114,8 @@ void bench_lines(Bench& bench, int64_t rows, int64_t dim) {
 }
 
 // Producers that also find the largest magnitude; without y or product they write less.
-void bench_producers(Bench& bench) {
-  const int64_t narrow = kTokens * kDim, wide = kTokens * kHidden;
+void bench_rms_norm(Bench& bench) {
+  const int64_t narrow = kTokens * kDim;
   for (const bool written : {true, false}) {
     const std::string what = written ? ", amax" : ", amax only";
     bench.run(shape("rms_norm forward, residual" + what, kTokens, kDim), narrow * 2 * (written ? 4 : 3), [&, written] {
@@ -133,6 +133,31 @@ void bench_producers(Bench& bench) {
                                     floats(bench, 1)};
       return [args] { rms_norm_forward(args, nullptr); };
     });
+  }
+  bench.run(shape("rms_norm backward, residual, amax", kTokens, kDim), narrow * 2 * 4, [&] {
+    const RmsNormBackwardArgs args{kBf16,
+                                   kBf16,
+                                   kBf16,
+                                   bench.random(narrow, kBf16),
+                                   bench.random(narrow, kBf16),
+                                   static_cast<float*>(bench.random(kTokens, kFp32)),
+                                   bench.random(kDim, kBf16),
+                                   bench.random(narrow, kBf16),
+                                   bench.room(narrow * 2),
+                                   bench.room(kDim * 4),
+                                   true,
+                                   static_cast<float*>(bench.room(rms_norm_backward_scratch_bytes(kTokens, kDim))),
+                                   kTokens,
+                                   kDim,
+                                   floats(bench, 1)};
+    return [args] { rms_norm_backward(args, nullptr); };
+  });
+}
+
+void bench_swiglu(Bench& bench) {
+  const int64_t wide = kTokens * kHidden;
+  for (const bool written : {true, false}) {
+    const std::string what = written ? ", amax" : ", amax only";
     bench.run(shape("swiglu forward" + what, kTokens, kHidden), wide * 2 * (written ? 3 : 2), [&, written] {
       const SwigluForwardArgs args{kBf16,
                                    bench.random(wide, kBf16),
@@ -169,24 +194,9 @@ void bench_producers(Bench& bench) {
                                   floats(bench, 1)};
     return [args] { swiglu_backward(args, nullptr); };
   });
-  bench.run(shape("rms_norm backward, residual, amax", kTokens, kDim), narrow * 2 * 4, [&] {
-    const RmsNormBackwardArgs args{kBf16,
-                                   kBf16,
-                                   kBf16,
-                                   bench.random(narrow, kBf16),
-                                   bench.random(narrow, kBf16),
-                                   static_cast<float*>(bench.random(kTokens, kFp32)),
-                                   bench.random(kDim, kBf16),
-                                   bench.random(narrow, kBf16),
-                                   bench.room(narrow * 2),
-                                   bench.room(kDim * 4),
-                                   true,
-                                   static_cast<float*>(bench.room(rms_norm_backward_scratch_bytes(kTokens, kDim))),
-                                   kTokens,
-                                   kDim,
-                                   floats(bench, 1)};
-    return [args] { rms_norm_backward(args, nullptr); };
-  });
+}
+
+void bench_rope(Bench& bench) {
   const int64_t heads = kHeads + kKvHeads;
   bench.run(shape("rope inverse, amax", kTokens, heads * kHeadDim), 2 * kTokens * heads * kHeadDim * 2, [&] {
     const RopeArgs args{kBf16,
@@ -216,7 +226,9 @@ void run_all(Bench& bench) {
   bench_maxima(bench, kHidden, kDim, kFp32);  // a weight
   bench_tensor(bench, kHidden, kDim, kFp32);
   bench_fused(bench);
-  bench_producers(bench);
+  bench_rms_norm(bench);
+  bench_swiglu(bench);
+  bench_rope(bench);
 }
 
 }  // namespace
