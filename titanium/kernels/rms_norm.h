@@ -1,6 +1,8 @@
 // y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + eps), row by row; forward, once more from rstd, and backward.
 // Pointers are device memory; work is queued on `stream` and nothing synchronises. All arrays are contiguous, [rows,
 // dim] unless said otherwise. Any sizes; rows of a multiple of 16 bytes that are 16-byte aligned take the vector path.
+// `amax` may be null. Otherwise it is raised to the largest magnitude of the result, after rounding; NaN if there is
+// one. The caller has set it to 0.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +21,12 @@ struct RmsNormForwardArgs {
   const void* residual;  // may be null
   const void* weight;    // [dim]
   void* sum;             // may be null; may be x or residual
-  void* y;               // may be x or residual
+  void* y;               // may be x or residual; may be null, for what needs only the others
   float* rstd;           // [rows], for the backward
   int64_t rows;
   int64_t dim;
   float eps;
+  float* amax = nullptr;  // of y, whether or not y is written
 };
 void rms_norm_forward(const RmsNormForwardArgs& args, CUstream_st* stream);
 
@@ -58,6 +61,7 @@ struct RmsNormBackwardArgs {
   float* scratch;             // of rms_norm_backward_scratch_bytes(rows, dim), 16-byte aligned
   int64_t rows;
   int64_t dim;
+  float* amax = nullptr;  // of dx
 };
 void rms_norm_backward(const RmsNormBackwardArgs& args, CUstream_st* stream);
 // Depends on the current device.

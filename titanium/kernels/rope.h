@@ -27,6 +27,10 @@ struct RopeArgs {
   int64_t tokens;
   int64_t seq_len;
   bool inverse;
+  // May be null. Otherwise raised to the largest magnitude of the rotated queries and keys, after rounding; NaN if
+  // there is one. The caller has set them to 0.
+  float* q_amax = nullptr;
+  float* k_amax = nullptr;
 };
 void rope(const RopeArgs& args, CUstream_st* stream);
 

@@ -10,6 +10,7 @@
 #include "titanium/kernels/embedding_grad.h"
 #include "titanium/kernels/fill_normal.h"
 #include "titanium/kernels/merge_attention.h"
+#include "titanium/kernels/float8.h"
 #include "titanium/kernels/rms_norm.h"
 #include "titanium/kernels/rope.h"
 #include "titanium/kernels/sum_of_squares.h"
@@ -17,13 +18,20 @@
 
 namespace titanium::ops {
 
+void launch(const kernels::AbsoluteMaximumArgs& args);
 void launch(const kernels::AdamWArgs& args);
+void launch(const kernels::ColumnMaximaArgs& args);
 void launch(const kernels::CrossEntropyArgs& args);
 void launch(const kernels::CrossEntropyGradientArgs& args);
 void launch(const kernels::CrossEntropyShardArgs& args);
 void launch(const kernels::EmbeddingGradArgs& args);
 void launch(const kernels::FillNormalArgs& args);
 void launch(const kernels::MergeAttentionArgs& args);
+void launch(const kernels::QuantizeColumnsArgs& args);
+void launch(const kernels::QuantizeRmsNormArgs& args);
+void launch(const kernels::QuantizeRowsArgs& args);
+void launch(const kernels::QuantizeSwigluArgs& args);
+void launch(const kernels::QuantizeTensorArgs& args);
 void launch(const kernels::RmsNormApplyArgs& args);
 void launch(const kernels::RmsNormBackwardArgs& args);
 void launch(const kernels::RmsNormForwardArgs& args);

@@ -36,30 +36,36 @@ __device__ void write(T* to, const Raw<S, N>& source, const Raw<T, N>& before) {
   }
 }
 
+// N elements at `first` and at each of the next kBatch - 1 steps of the block: all are read before any is written.
+template <int N, int kBatch, typename S, typename T, bool kAccumulate>
+__device__ void copy_batch(const CopyTensor& tensor, int64_t first) {
+  const S* source = static_cast<const S*>(tensor.source);
+  T* target = static_cast<T*>(tensor.target);
+  Raw<S, N> raw[kBatch];
+  Raw<T, N> before[kBatch];
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    const int64_t at = first + i * kThreads * N;
+    raw[i] = load<S, N>(source + place(tensor, at, tensor.source_stride));
+    if constexpr (kAccumulate) before[i] = load<T, N>(target + place(tensor, at, tensor.target_stride));
+  }
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    const int64_t at = first + i * kThreads * N;
+    write<N, S, T, kAccumulate>(target + place(tensor, at, tensor.target_stride), raw[i], before[i]);
+  }
+}
+
 // Elements begin, begin + N, ... below end.
 template <int N, typename S, typename T, bool kAccumulate>
 __device__ void copy_range(const CopyTensor& tensor, int64_t begin, int64_t end) {
-  // Accesses that a thread has under way: more of them where each reads little.
-  constexpr int kBatch = kAccumulate ? 2 : sizeof(S) < sizeof(T) ? 8 : 4;
-  const S* source = static_cast<const S*>(tensor.source);
-  T* target = static_cast<T*>(tensor.target);
-  for (int64_t first = begin + threadIdx.x * N; first < end; first += kThreads * N * kBatch) {
-    Raw<S, N> raw[kBatch];
-    Raw<T, N> before[kBatch];
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int64_t at = first + i * kThreads * N;
-      if (at >= end) break;
-      raw[i] = load<S, N>(source + place(tensor, at, tensor.source_stride));
-      if constexpr (kAccumulate) before[i] = load<T, N>(target + place(tensor, at, tensor.target_stride));
-    }
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int64_t at = first + i * kThreads * N;
-      if (at >= end) break;
-      write<N, S, T, kAccumulate>(target + place(tensor, at, tensor.target_stride), raw[i], before[i]);
-    }
-  }
+  // More accesses under way where one side's are 8 bytes wide.
+  constexpr int kBatch = (kAccumulate ? 2 : 4) * (sizeof(S) == sizeof(T) ? 1 : 2);
+  int64_t first = begin + threadIdx.x * N;
+  for (; first + (kBatch - 1) * kThreads * N < end; first += kBatch * kThreads * N)
+    copy_batch<N, kBatch, S, T, kAccumulate>(tensor, first);
+#pragma unroll 1
+  for (; first < end; first += kThreads * N) copy_batch<N, 1, S, T, kAccumulate>(tensor, first);
 }
 
 template <typename S, typename T, bool kAccumulate>
@@ -68,7 +74,7 @@ __device__ void copy_chunk(const CopyTensor& tensor, ChunkRange range) {
       tensor.rows == 1 || (tensor.row_elements | tensor.source_stride | tensor.target_stride) % kWidth == 0;
   int64_t scalars = range.begin;
   if (whole_words && vector_aligned(tensor.source, 0, 1) && vector_aligned(tensor.target, 0, 1)) {
-    constexpr int kStep = step_of_widest(sizeof(T));  // reading two words of a wider source does no harm
+    constexpr int kStep = step_of_widest(sizeof(S) > sizeof(T) ? sizeof(S) : sizeof(T));
     scalars += (range.end - range.begin) / kStep * kStep;
     copy_range<kStep, S, T, kAccumulate>(tensor, range.begin, scalars);
   }

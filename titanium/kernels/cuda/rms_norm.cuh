@@ -5,6 +5,7 @@
 #pragma once
 
 #include "titanium/kernels/cuda/launch.cuh"
+#include "titanium/kernels/cuda/magnitude.cuh"
 #include "titanium/kernels/cuda/reduce.cuh"
 #include "titanium/kernels/cuda/vector.cuh"
 #include "titanium/kernels/rms_norm.h"

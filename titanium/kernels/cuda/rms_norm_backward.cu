@@ -37,7 +37,8 @@ __device__ RowWords<T, kVectorSize<T>> load_row(const RmsNormBackwardArgs& args,
 // dx of one row out of its words; adds the row's share to dweight.
 template <typename T, int kGroup>
 __device__ void finish_row(const RmsNormBackwardArgs& args, int64_t row, const RowWords<T, kVectorSize<T>>& words,
-                           float (&dweight)[kHeld][kVectorSize<T>], BlockSumRoom<float>& room) {
+                           float (&dweight)[kHeld][kVectorSize<T>], Magnitude<T>& magnitude,
+                           BlockSumRoom<float>& room) {
   constexpr int kSize = kVectorSize<T>;
   Raw<T, kSize> around[kHeld] = {};
   bool here[kHeld];
@@ -73,7 +74,9 @@ __device__ void finish_row(const RmsNormBackwardArgs& args, int64_t row, const R
     to_float(words.x[i], x);
     to_float(around[i], more);
     for (int j = 0; j < kSize; ++j) dy[j] = (dy[j] * weight[j] - x[j] * words.rstd * mean) * words.rstd + more[j];
-    store_floats<T, kSize>(static_cast<T*>(args.dx) + row * args.dim + column, dy);
+    const auto dx = from_float<T, kSize>(dy);
+    store<T, kSize>(static_cast<T*>(args.dx) + row * args.dim + column, dx);
+    if (args.amax != nullptr) magnitude.add(dx);
   }
 }
 
@@ -110,16 +113,18 @@ __global__ void __launch_bounds__(rms::block_threads(kGroup), backward_blocks(rm
   constexpr int kRows = rms::block_threads(kGroup) / kGroup;
   __shared__ BlockSumRoom<float> rooms[2];
   float dweight[kHeld][kVectorSize<T>] = {};
+  Magnitude<T> magnitude;
   const int64_t step = int64_t{gridDim.x} * kRows;
   int64_t first = int64_t{blockIdx.x} * kRows;
   const int group = threadIdx.x / kGroup;
   auto words = load_row<T, kGroup>(args, first + group);
   for (int turn = 0; first < args.rows; first += step, turn ^= 1) {
     const auto ahead = load_row<T, kGroup>(args, first + step + group);
-    finish_row<T, kGroup>(args, first + group, words, dweight, rooms[turn]);
+    finish_row<T, kGroup>(args, first + group, words, dweight, magnitude, rooms[turn]);
     words = ahead;
   }
   write_part<T, kGroup>(args, dweight);
+  raise_to_block<rms::block_threads(kGroup)>(args.amax, magnitude);
 }
 
 // Any dim, any alignment. A thread owns its columns of the block's part, so it can add to them in memory.
@@ -129,6 +134,7 @@ __global__ void __launch_bounds__(rms::kPlainThreads, rms::kPlainBlocks)
   __shared__ BlockSumRoom<float> rooms[2];
   float* part = args.scratch + int64_t{blockIdx.x} * args.dim;
   for (int64_t column = threadIdx.x; column < args.dim; column += blockDim.x) part[column] = 0;
+  Magnitude<T> magnitude;
   int turn = 0;
   for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
     const int64_t begin = row * args.dim;
@@ -149,9 +155,13 @@ __global__ void __launch_bounds__(rms::kPlainThreads, rms::kPlainBlocks)
       const float around =
           args.residual_grad ? static_cast<float>(static_cast<const T*>(args.residual_grad)[begin + column]) : 0.0F;
       const float value = static_cast<float>(dy[column]) * weight[0] - static_cast<float>(x[column]) * rstd * mean;
-      static_cast<T*>(args.dx)[begin + column] = static_cast<T>(value * rstd + around);
+      const float values[1] = {value * rstd + around};
+      const auto dx = from_float<T, 1>(values);
+      store<T, 1>(static_cast<T*>(args.dx) + begin + column, dx);
+      magnitude.add(dx);
     }
   }
+  raise_to_block<rms::kPlainThreads>(args.amax, magnitude);
 }
 
 constexpr int kSumLanes = 32, kSumRows = 16;

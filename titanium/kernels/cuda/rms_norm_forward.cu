@@ -13,6 +13,7 @@ __global__ void __launch_bounds__(rms::block_threads(kGroup), forward_blocks(rms
     forward_kernel(RmsNormForwardArgs args) {
   constexpr int kThreads = rms::block_threads(kGroup), kRows = kThreads / kGroup, kSize = kVectorSize<T>;
   __shared__ BlockSumRoom<float> rooms[2];
+  Magnitude<T> magnitude;
   const int member = threadIdx.x % kGroup;
   int turn = 0;
   for (int64_t first = int64_t{blockIdx.x} * kRows; first < args.rows; first += int64_t{gridDim.x} * kRows) {
@@ -48,6 +49,7 @@ __global__ void __launch_bounds__(rms::block_threads(kGroup), forward_blocks(rms
     turn ^= 1;
     const float rstd = rsqrtf(squares / static_cast<float>(args.dim) + args.eps);
     if (member == 0 && row < args.rows) args.rstd[row] = rstd;
+    if (args.y == nullptr && args.amax == nullptr) continue;
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
       if (!here[i]) continue;
@@ -56,15 +58,19 @@ __global__ void __launch_bounds__(rms::block_threads(kGroup), forward_blocks(rms
       load_floats<kSize>(args.weight, args.weight_type, column, weight);
       to_float(x[i], values);
       for (int j = 0; j < kSize; ++j) values[j] = normalised(values[j], rstd, weight[j]);
-      store_floats<T, kSize>(static_cast<T*>(args.y) + begin + column, values);
+      const auto y = from_float<T, kSize>(values);
+      if (args.y != nullptr) store<T, kSize>(static_cast<T*>(args.y) + begin + column, y);
+      if (args.amax != nullptr) magnitude.add(y);
     }
   }
+  raise_to_block<kThreads>(args.amax, magnitude);
 }
 
 // Any dim, any alignment. The sum is computed twice, because `sum` may be null.
 template <typename T>
 __global__ void __launch_bounds__(rms::kPlainThreads, rms::kPlainBlocks) plain_forward_kernel(RmsNormForwardArgs args) {
   __shared__ BlockSumRoom<float> rooms[2];
+  Magnitude<T> magnitude;
   int turn = 0;
   for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
     const T* x = static_cast<const T*>(args.x) + row * args.dim;
@@ -88,9 +94,13 @@ __global__ void __launch_bounds__(rms::kPlainThreads, rms::kPlainBlocks) plain_f
       load_floats<1>(args.weight, args.weight_type, column, weight);
       if (residual != nullptr && args.sum != nullptr)
         static_cast<T*>(args.sum)[row * args.dim + column] = static_cast<T>(value);
-      static_cast<T*>(args.y)[row * args.dim + column] = static_cast<T>(normalised(value, rstd, weight[0]));
+      const float values[1] = {normalised(value, rstd, weight[0])};
+      const auto y = from_float<T, 1>(values);
+      if (args.y != nullptr) store<T, 1>(static_cast<T*>(args.y) + row * args.dim + column, y);
+      magnitude.add(y);
     }
   }
+  raise_to_block<rms::kPlainThreads>(args.amax, magnitude);
 }
 
 constexpr int kApplyThreads = 256;

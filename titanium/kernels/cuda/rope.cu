@@ -1,4 +1,5 @@
 #include "titanium/kernels/cuda/launch.cuh"
+#include "titanium/kernels/cuda/magnitude.cuh"
 #include "titanium/kernels/cuda/vector.cuh"
 #include "titanium/kernels/rope.h"
 
@@ -24,6 +25,27 @@ struct TokenHeads {
   int head_dim;
 };
 
+// The largest magnitudes of the queries and of the keys that a thread has rotated.
+template <typename T>
+struct HeadMagnitudes {
+  template <int N>
+  __device__ void add(const RopeArgs& args, int head, const Raw<T, N>& rotated) {
+    if (args.q_amax == nullptr && args.k_amax == nullptr) return;
+    Magnitude<T> magnitude;
+    magnitude.add(rotated);
+    if (head < args.q_heads) {
+      of_q.add(magnitude);
+    } else {
+      of_k.add(magnitude);
+    }
+  }
+  __device__ void raise(const RopeArgs& args) const {
+    raise_to_block<kThreads>(args.q_amax, of_q);
+    raise_to_block<kThreads>(args.k_amax, of_k);
+  }
+  Magnitude<T> of_q, of_k;
+};
+
 template <int N>
 __device__ void rotate(float (&values)[N], const float (&table)[N], bool inverse) {
 #pragma unroll
@@ -43,9 +65,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks) rope_kernel(RopeArgs args) 
   const int lanes = words < kThreads ? words : kThreads;
   const int heads_at_once = kThreads / lanes;
   const int first_head = threadIdx.x / lanes;
-  if (first_head >= heads_at_once) return;
   const int heads = static_cast<int>(args.q_heads + args.k_heads);
-  for (int64_t token = blockIdx.x; token < args.tokens; token += gridDim.x) {
+  HeadMagnitudes<T> magnitudes;
+  const int64_t first_token =
+      first_head < heads_at_once ? blockIdx.x : args.tokens;  // lanes that are left over do nothing
+  for (int64_t token = first_token; token < args.tokens; token += gridDim.x) {
     const int64_t position = token - quotient(token, args.seq_len) * args.seq_len;
     const TokenHeads<T> head_at(args, token);
     for (int word = threadIdx.x % lanes; word < words; word += lanes) {
@@ -66,17 +90,21 @@ __global__ void __launch_bounds__(kThreads, kBlocks) rope_kernel(RopeArgs args) 
           float values[N];
           to_float(raw[i], values);
           rotate(values, table, args.inverse);
-          store_floats<T, N>(head_at[head] + column, values);
+          const auto rotated = from_float<T, N>(values);
+          store<T, N>(head_at[head] + column, rotated);
+          magnitudes.add(args, head, rotated);
         }
       }
     }
   }
+  magnitudes.raise(args);
 }
 
 // Any even head_dim and any alignment: a pair at a time.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks) plain_rope_kernel(RopeArgs args) {
   const int half = static_cast<int>(args.head_dim / 2), pairs = static_cast<int>(args.q_heads + args.k_heads) * half;
+  HeadMagnitudes<T> magnitudes;
   for (int64_t token = blockIdx.x; token < args.tokens; token += gridDim.x) {
     const int64_t position = token - quotient(token, args.seq_len) * args.seq_len;
     const TokenHeads<T> head_at(args, token);
@@ -89,8 +117,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks) plain_rope_kernel(RopeArgs 
       rotate(values, table, args.inverse);
       at[0] = static_cast<T>(values[0]);
       at[1] = static_cast<T>(values[1]);
+      magnitudes.add(args, head, from_float<T, 2>(values));
     }
   }
+  magnitudes.raise(args);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-#include "titanium/kernels/cuda/exponential.cuh"
 #include "titanium/kernels/cuda/launch.cuh"
+#include "titanium/kernels/cuda/magnitude.cuh"
+#include "titanium/kernels/cuda/swiglu.cuh"
 #include "titanium/kernels/cuda/vector.cuh"
 #include "titanium/kernels/swiglu.h"
 
@@ -10,10 +11,9 @@ constexpr int kThreads = 256;
 constexpr int kForwardBlocks = 8;  // per multiprocessor
 constexpr int kBackwardBlocks = 4;
 
-__device__ float sigmoid(float x) { return reciprocal_approximately(1.0F + exp_approximately(-x)); }
-
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads, kForwardBlocks) forward_kernel(SwigluForwardArgs args) {
+  Magnitude<T> magnitude;
   const int64_t words = args.dim / N, step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < args.rows * words; i += step) {
     const int64_t row = quotient(i, words), column = (i - row * words) * N;
@@ -22,13 +22,18 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks) forward_kernel(Swigl
     float gate[N], up[N];
     to_float(raw_gate, gate);
     to_float(raw_up, up);
-    for (int j = 0; j < N; ++j) up[j] *= gate[j] * sigmoid(gate[j]);
-    store_floats<T, N>(static_cast<T*>(args.product) + row * args.product_stride + column, up);
+    for (int j = 0; j < N; ++j) up[j] = swiglu_product(gate[j], up[j]);
+    const auto product = from_float<T, N>(up);
+    if (args.product != nullptr)
+      store<T, N>(static_cast<T*>(args.product) + row * args.product_stride + column, product);
+    if (args.amax != nullptr) magnitude.add(product);
   }
+  raise_to_block<kThreads>(args.amax, magnitude);
 }
 
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads, kBackwardBlocks) backward_kernel(SwigluBackwardArgs args) {
+  Magnitude<T> of_dgate, of_dup;
   const int64_t words = args.dim / N, step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < args.rows * words; i += step) {
     const int64_t row = quotient(i, words), column = (i - row * words) * N;
@@ -42,15 +47,20 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks) backward_kernel(Swi
     for (int j = 0; j < N; ++j) {
       const float s = sigmoid(gate[j]), silu = gate[j] * s;
       const float slope = s * (1.0F + gate[j] * (1.0F - s));
-      product[j] = up[j] * silu;
+      product[j] = swiglu_product(gate[j], up[j]);
       gate[j] = grad[j] * up[j] * slope;
       up[j] = grad[j] * silu;
     }
-    store_floats<T, N>(static_cast<T*>(args.dgate) + row * args.dgate_stride + column, gate);
-    store_floats<T, N>(static_cast<T*>(args.dup) + row * args.dup_stride + column, up);
+    const auto dgate = from_float<T, N>(gate), dup = from_float<T, N>(up);
+    store<T, N>(static_cast<T*>(args.dgate) + row * args.dgate_stride + column, dgate);
+    store<T, N>(static_cast<T*>(args.dup) + row * args.dup_stride + column, dup);
+    if (args.dgate_amax != nullptr) of_dgate.add(dgate);
+    if (args.dup_amax != nullptr) of_dup.add(dup);
     if (args.product != nullptr)
       store_floats<T, N>(static_cast<T*>(args.product) + row * args.product_stride + column, product);
   }
+  raise_to_block<kThreads>(args.dgate_amax, of_dgate);
+  raise_to_block<kThreads>(args.dup_amax, of_dup);
 }
 
 }  // namespace
@@ -61,7 +71,7 @@ void swiglu_forward(const SwigluForwardArgs& args, CUstream_st* stream) {
     constexpr int kSize = kVectorSize<T>;
     const bool vector = args.dim % kSize == 0 && vector_aligned(args.gate, args.gate_stride, sizeof(T)) &&
                         vector_aligned(args.up, args.up_stride, sizeof(T)) &&
-                        vector_aligned(args.product, args.product_stride, sizeof(T));
+                        (args.product == nullptr || vector_aligned(args.product, args.product_stride, sizeof(T)));
     const int64_t words = args.rows * (vector ? args.dim / kSize : args.dim);
     const int64_t blocks = resident_blocks(ceil_div(words, kThreads), kForwardBlocks);
     launch(vector ? forward_kernel<T, kSize> : forward_kernel<T, 1>, blocks, kThreads, 0, stream, args);

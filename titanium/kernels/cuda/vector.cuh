@@ -27,8 +27,8 @@ template <typename T>
 constexpr int kVectorSize = 16 / static_cast<int>(sizeof(T));
 
 // Elements of a thread's step over arrays of several types of which the widest has `bytes`: 16 bytes of it. Lanes then
-// write whole sectors together; two words of 16 bytes per lane would leave every sector half written at first, which
-// costs two thirds of the memory's speed.
+// read and write whole sectors together. Two words of 16 bytes per lane would leave every sector half written at first,
+// which costs two thirds of the memory's speed, or fetch it twice.
 constexpr int step_of_widest(int bytes) { return 16 / bytes; }
 
 template <int kBytes>

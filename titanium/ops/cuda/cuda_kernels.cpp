@@ -14,13 +14,20 @@ void launch(void (*launcher)(const Args&, CUstream_st*), const Args& args) {
 
 }  // namespace
 
+void launch(const kernels::AbsoluteMaximumArgs& args) { launch(kernels::absolute_maximum, args); }
 void launch(const kernels::AdamWArgs& args) { launch(kernels::adamw, args); }
+void launch(const kernels::ColumnMaximaArgs& args) { launch(kernels::column_maxima, args); }
 void launch(const kernels::CrossEntropyArgs& args) { launch(kernels::cross_entropy, args); }
 void launch(const kernels::CrossEntropyGradientArgs& args) { launch(kernels::cross_entropy_gradient, args); }
 void launch(const kernels::CrossEntropyShardArgs& args) { launch(kernels::cross_entropy_statistics, args); }
 void launch(const kernels::EmbeddingGradArgs& args) { launch(kernels::embedding_grad, args); }
 void launch(const kernels::FillNormalArgs& args) { launch(kernels::fill_normal_on_cuda, args); }
 void launch(const kernels::MergeAttentionArgs& args) { launch(kernels::merge_attention, args); }
+void launch(const kernels::QuantizeColumnsArgs& args) { launch(kernels::quantize_columns, args); }
+void launch(const kernels::QuantizeRmsNormArgs& args) { launch(kernels::quantize_rms_norm, args); }
+void launch(const kernels::QuantizeRowsArgs& args) { launch(kernels::quantize_rows, args); }
+void launch(const kernels::QuantizeSwigluArgs& args) { launch(kernels::quantize_swiglu, args); }
+void launch(const kernels::QuantizeTensorArgs& args) { launch(kernels::quantize_tensor, args); }
 void launch(const kernels::RmsNormApplyArgs& args) { launch(kernels::rms_norm_apply, args); }
 void launch(const kernels::RmsNormBackwardArgs& args) { launch(kernels::rms_norm_backward, args); }
 void launch(const kernels::RmsNormForwardArgs& args) { launch(kernels::rms_norm_forward, args); }

@@ -12,13 +12,20 @@ int64_t refuse() {
 
 }  // namespace
 
+void launch(const kernels::AbsoluteMaximumArgs&) { refuse(); }
 void launch(const kernels::AdamWArgs&) { refuse(); }
+void launch(const kernels::ColumnMaximaArgs&) { refuse(); }
 void launch(const kernels::CrossEntropyArgs&) { refuse(); }
 void launch(const kernels::CrossEntropyGradientArgs&) { refuse(); }
 void launch(const kernels::CrossEntropyShardArgs&) { refuse(); }
 void launch(const kernels::EmbeddingGradArgs&) { refuse(); }
 void launch(const kernels::FillNormalArgs&) { refuse(); }
 void launch(const kernels::MergeAttentionArgs&) { refuse(); }
+void launch(const kernels::QuantizeColumnsArgs&) { refuse(); }
+void launch(const kernels::QuantizeRmsNormArgs&) { refuse(); }
+void launch(const kernels::QuantizeRowsArgs&) { refuse(); }
+void launch(const kernels::QuantizeSwigluArgs&) { refuse(); }
+void launch(const kernels::QuantizeTensorArgs&) { refuse(); }
 void launch(const kernels::RmsNormApplyArgs&) { refuse(); }
 void launch(const kernels::RmsNormBackwardArgs&) { refuse(); }
 void launch(const kernels::RmsNormForwardArgs&) { refuse(); }
