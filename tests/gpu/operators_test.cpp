@@ -32,7 +32,7 @@ struct Kind {
   // ATen's operators round between the steps that our kernels do in one.
   double limit() const {
     if (activations == at::kFloat) return 20 * tolerance(at::kFloat);
-    return (reference ? 2 : 1) * tolerance(at::kBFloat16);
+    return (reference ? 2 : 1.5) * tolerance(at::kBFloat16);
   }
 };
 
