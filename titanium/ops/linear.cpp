@@ -3,6 +3,8 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
+#include "titanium/ops/float8.h"
+
 namespace titanium::ops {
 namespace {
 
@@ -14,7 +16,10 @@ bool adds_up_in_float(const Tensor& grad, const Tensor& sum) {
 void add_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weight) {
   auto [sum, is_first] = weight.open_grad_sum(grad_TO.device());
   const Tensor grad_OT = grad_TO.t();
-  if (sum.scalar_type() == grad_TO.scalar_type()) {
+  if (has_float8_weight_grad(weight)) {
+    const Tensor product = float8_weight_grad(grad_TO, x_TI, weight, sum.scalar_type());
+    is_first ? sum.copy_(product) : sum.add_(product);
+  } else if (sum.scalar_type() == grad_TO.scalar_type()) {
     is_first ? at::mm_out(sum, grad_OT, x_TI) : sum.addmm_(grad_OT, x_TI);
   } else if (adds_up_in_float(grad_TO, sum)) {
     is_first ? at::mm_out(sum, grad_OT, x_TI, at::kFloat) : at::addmm_out(sum, sum, grad_OT, x_TI, at::kFloat);
@@ -27,18 +32,22 @@ void add_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weigh
 }  // namespace
 
 Tensor linear_forward(const Tensor& x_TI, const Parameter& weight) {
+  if (weight.float8) return float8_output(x_TI, weight);
   return at::mm(x_TI, weight.in(x_TI.scalar_type()).t());
 }
 
 Tensor linear_input_grad(const Tensor& grad_TO, const Parameter& weight) {
+  if (weight.float8) return float8_input_grad(grad_TO, weight);
   return at::mm(grad_TO, weight.in(grad_TO.scalar_type()));
 }
 
 void write_input_grad(Tensor into_TI, const Tensor& grad_TO, const Parameter& weight) {
+  if (weight.float8) return void(into_TI.copy_(float8_input_grad(grad_TO, weight)));
   at::mm_out(into_TI, grad_TO, weight.in(grad_TO.scalar_type()));
 }
 
 void add_input_grad(Tensor& sum_TI, const Tensor& grad_TO, const Parameter& weight) {
+  if (weight.float8) return void(sum_TI.add_(float8_input_grad(grad_TO, weight)));
   sum_TI.addmm_(grad_TO, weight.in(grad_TO.scalar_type()));
 }
 
@@ -65,7 +74,9 @@ Tensor linear(const Tensor& x_TI, Parameter& weight) {
 
 Tensor linear_residual_forward(const Tensor& x_TI, const Parameter& weight, const Tensor& residual_tO,
                                RowExchange& exchange) {
-  if (exchange.ranks() == 1) return at::addmm(residual_tO, x_TI, weight.in(x_TI.scalar_type()).t());
+  if (exchange.ranks() == 1 && !weight.float8) {
+    return at::addmm(residual_tO, x_TI, weight.in(x_TI.scalar_type()).t());
+  }
   const auto product = [&](const Tensors& rows) { return linear_forward(rows[0], weight); };
   return scatter_mapped(exchange, {x_TI}, product)().add_(residual_tO);
 }
