@@ -6,6 +6,7 @@
 #include "titanium/base/log.h"
 #include "titanium/base/thousands.h"
 #include "titanium/data/dataset_registry.h"
+#include "titanium/models/converters.h"
 #include "titanium/models/registry.h"
 #include "titanium/parallel/activation_checkpoint.h"
 #include "titanium/tensor/cuda_backend.h"
@@ -90,6 +91,7 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
   const int64_t pipeline_rank = parallel::axis_rank(plan.dims, "pp", rank);
   plan.model = plan.pipeline ? model->part(plan.pipeline->stages_of(pipeline_rank)) : std::move(model);
   plan.model->compute_dtype = compute_dtype(config);
+  models::convert(*plan.model, config, plan.dims);
   models::place_parameters(*plan.model, config, plan.dims, rank);
   plan.saves = parallel::plan_activation_checkpoint(
       config.activation_checkpoint, plan.model->block_count(),
@@ -132,6 +134,7 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
 
 TrainState build_train_state(const JobConfig& config, Device device, std::shared_ptr<comm::World> world,
                              ModelPlan plan) {
+  models::check_converters(config, device);
   apply_determinism(config.debug);
   log_plan(config, plan);
   if (device.is_cuda()) check_fits(plan.memory, cuda_device_properties(device.index()).total_memory);

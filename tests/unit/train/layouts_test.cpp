@@ -227,6 +227,71 @@ TEST(Layout, MixedPrecisionStaysWithinTheRoundingOfBfloat16) {
   }
 }
 
+// Float8 linear layers, emulated. A micro-batch is one sample everywhere: scales of activations and gradients belong to
+// a micro-batch, so that with these every layout has the same scales as one rank.
+std::function<void(JobConfig&)> float8(
+    const char* recipe, const std::function<void(JobConfig&)>& more = [](JobConfig&) {}) {
+  return [=](JobConfig& c) {
+    c.model.converters = {"quantize.linear.float8"};
+    c.quantize.linear.float8.emulate = true;
+    if (std::string_view(recipe) != "tensorwise") c.quantize.linear.float8.recipe_name = recipe;
+    c.training.local_batch_size =
+        c.parallelism.pipeline_parallel_degree > 1 ? 12 / c.parallelism.data_parallel_shard_degree : 1;
+    c.parallelism.pipeline_parallel_microbatch_size = 1;
+    c.training.steps = 5;
+    more(c);
+  };
+}
+
+const Outcome& float8_on_one_rank(const std::string& recipe) {
+  static std::map<std::string, Outcome> outcomes;
+  if (!outcomes.contains(recipe)) outcomes[recipe] = train(configure({"one", 1, 1, 1, float8(recipe.c_str())}), 1);
+  return outcomes.at(recipe);
+}
+
+class Float8Layouts : public testing::TestWithParam<const char*> {};
+
+TEST_P(Float8Layouts, TrainAsOneRankDoes) {
+  const char* recipe = GetParam();
+  const auto zero_bubble = [](JobConfig& c) { c.parallelism.pipeline_parallel_schedule = "ZBVZeroBubble"; };
+  for (const Layout& layout :
+       {Layout{"dp2", 2, 1, 1, float8(recipe)}, Layout{"fsdp2", 1, 2, 1, float8(recipe)},
+        Layout{"tp2", 1, 1, 2, float8(recipe)}, Layout{"tp4", 1, 1, 4, float8(recipe)},
+        Layout{"fsdp2_tp2", 1, 2, 2, float8(recipe)}, Layout{"pp2_fsdp2", 1, 2, 1, float8(recipe), 2},
+        Layout{"pp2_tp2_zero_bubble", 1, 1, 2, float8(recipe, zero_bubble), 2}}) {
+    SCOPED_TRACE(layout.name);
+    expect_same_run(train(configure(layout), layout.ranks()), float8_on_one_rank(recipe), 1e-3);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Float8Layouts, testing::Values("tensorwise", "rowwise", "rowwise_with_gw_hp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Float8, WeightsThatTravelAsFloat8TrainAsOneRankDoes) {
+  const auto gathered = [](JobConfig& c) { c.quantize.linear.float8.enable_fsdp_float8_all_gather = true; };
+  const auto precomputed = [=](JobConfig& c) {
+    gathered(c);
+    c.quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp = true;
+  };
+  for (const Layout& layout : {Layout{"fsdp2", 1, 2, 1, float8("tensorwise", gathered)},
+                               Layout{"fsdp3_uneven_precomputed", 1, 3, 1, float8("tensorwise", precomputed)},
+                               Layout{"fsdp2_tp2_precomputed", 1, 2, 2, float8("tensorwise", precomputed)},
+                               Layout{"hsdp2x2", 2, 2, 1, float8("tensorwise", gathered)},
+                               Layout{"pp2_fsdp2_tp2_precomputed", 1, 2, 2, float8("tensorwise", precomputed), 2}}) {
+    SCOPED_TRACE(layout.name);
+    expect_same_run(train(configure(layout), layout.ranks()), float8_on_one_rank("tensorwise"), 1e-3);
+  }
+}
+
+TEST(Float8, ParametersStayInHighPrecision) {
+  const Outcome& outcome = float8_on_one_rank("tensorwise");
+  for (const auto& [name, tensor] : one_rank_run().initial) EXPECT_TRUE(at::equal(outcome.initial.at(name), tensor));
+  // It did compute in float8, and learnt nearly the same.
+  const Outcome plain = train(configure({"one", 1, 1, 1, [](JobConfig& c) { c.training.steps = 5; }}), 1);
+  EXPECT_NE(outcome.losses.back(), plain.losses.back());
+  EXPECT_NEAR(outcome.losses.back(), plain.losses.back(), 1e-2 * plain.losses.back());
+}
+
 // Runs `f` as every rank of the layout, each with its own run.
 void on_every_rank(const Layout& layout, const std::function<void(TrainState&)>& f) {
   const JobConfig config = configure(layout);
