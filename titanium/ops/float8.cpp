@@ -31,7 +31,7 @@ Operand output_grad(const Tensor& grad_TO, const Float8Weight& weight) {
 
 // One scale for all, or one for each line along `dim`. A line that goes on at other ranks has one scale on all of them.
 Float8Tensor quantize(const Operand& operand, std::optional<int64_t> dim, const Float8Weight& weight) {
-  const Tensor amax = find_amax(operand.matrix, dim);
+  const Tensor amax = find_amax(operand.matrix, dim).to(at::kFloat);
   const bool goes_on = operand.cut_dim >= 0 && (!dim || *dim == operand.cut_dim);
   if (goes_on) weight.max_over_parts(amax);
   const bool power_of_two = weight.recipe != Float8Recipe::kTensorwise;

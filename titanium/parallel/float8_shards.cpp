@@ -21,9 +21,11 @@ void find_weight_amax(const std::vector<Parameter*>& parameters, comm::Group& sh
     amaxes.push_back(ops::find_amax(parameter->value.detach()));
   }
   if (weights.empty()) return;
-  const Tensor all = at::stack(amaxes).to(device);
+  const Tensor all = at::stack(amaxes).to(device, at::kFloat);
   if (shards.size() > 1) shards.all_reduce(all, comm::Reduce::kMax)->wait();
-  if (weights[0]->max_over_parts) weights[0]->max_over_parts(all);
+  // A weight that is not cut has the same amax on all these ranks, so that all may go together.
+  const auto cut = std::ranges::find_if(weights, [](const Float8Weight* weight) { return !!weight->max_over_parts; });
+  if (cut != weights.end()) (*cut)->max_over_parts(all);
   for (size_t i = 0; i < weights.size(); ++i) weights[i]->amax = all[static_cast<int64_t>(i)];
 }
 
