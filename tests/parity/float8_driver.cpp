@@ -32,13 +32,14 @@ void run(const std::string& in, const std::string& out, const std::string& recip
   const Tensor output = linear(x, weight);
   output.backward(reader.tensor("grad"));
   const Float8Weight& float8 = *weight.float8;
-  checkpoint::write_safetensors(out, {{"output", output.detach()},
-                                      {"grad_input", x.grad()},
-                                      {"grad_weight", weight.grad},
-                                      {"weight.output.data", float8.for_output.data},
-                                      {"weight.output.scale", float8.for_output.scale},
-                                      {"weight.grad_input.data", float8.for_input_grad.data},
-                                      {"weight.grad_input.scale", float8.for_input_grad.scale}});
+  const std::vector<checkpoint::NamedTensor> results = {{"output", output.detach()},
+                                                        {"grad_input", x.grad()},
+                                                        {"grad_weight", weight.grad},
+                                                        {"weight.output.data", float8.for_output.data},
+                                                        {"weight.output.scale", float8.for_output.scale},
+                                                        {"weight.grad_input.data", float8.for_input_grad.data},
+                                                        {"weight.grad_input.scale", float8.for_input_grad.scale}};
+  checkpoint::write_safetensors(out, results);
 }
 
 }  // namespace
