@@ -1,15 +1,13 @@
 #!/usr/bin/env bash
 # What saving costs a run on one GPU: Llama 3 8B in bf16 with Adam states (48 GB). One checkpoint at a time fits the disk. Prints for
-# each mode the median step, the step with the save, the steps while it is written, and the log lines about saving; and
-# PyTorch's DCP save of as many bytes on the same disk. Needs build/titanium and a Python with the same torch.
+# each mode the median step, the step with the save, the steps while it is written, and the log lines about saving. PyTorch's
+# DCP on the same disk: bench/checkpoint_io.py. Needs build/titanium and a Python with the same torch.
 #
 #   bench/checkpoint_gpu.sh [SCRATCH_FOLDER]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scratch=${1:-$(mktemp -d)}
-torch=$(python3 -c 'import torch; print(torch.__path__[0])')
-LD_LIBRARY_PATH="$torch/lib:$(echo "$torch"/../nvidia/*/lib | tr ' ' ':')${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-export LD_LIBRARY_PATH PYTORCH_ALLOC_CONF=expandable_segments:True
+source bench/torch_libraries.sh
 
 echo "disk: $(dd if=/dev/zero of="$scratch/probe" bs=64M count=64 oflag=direct 2>&1 | awk 'END { print $(NF-1), $NF }')"
 rm -f "$scratch/probe"

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
 # Parallel training on a machine with one GPU: GPU tests; several ranks that share the GPU over Gloo against one rank; and
-# what sharding costs on 8B with one NCCL rank. Needs build/titanium and build/gpu_tests, and a Python with the same torch.
+# what cutting attention into parts and sharding 8B with one NCCL rank cost. Needs build/titanium, build/gpu_tests and
+# build/bench_context_attention, and a Python with the same torch.
 #
 #   bench/distributed_gpu_check.sh [RESULT_FOLDER]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 results=${1:-bench/results}
 mkdir -p "$results"
-torch=$(python3 -c 'import torch; print(torch.__path__[0])')
-LD_LIBRARY_PATH="$torch/lib:$(echo "$torch"/../nvidia/*/lib | tr ' ' ':')${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-export LD_LIBRARY_PATH PYTORCH_ALLOC_CONF=expandable_segments:True
+source bench/torch_libraries.sh
 titanium=build/titanium
 common="--metrics.disable_color_printing --metrics.log_freq 1 --lr_scheduler.warmup_steps 2"
 
@@ -35,6 +34,11 @@ train gpu_fsdp2_offload 2 $small --training.local_batch_size 4 --training.enable
 train gpu_tp2 2 $small --training.local_batch_size 8 --parallelism.tensor_parallel_degree 2
 train gpu_async_tp2 2 $small --training.local_batch_size 8 --parallelism.tensor_parallel_degree 2 --parallelism.enable_async_tensor_parallel
 train gpu_fsdp2_tp2 4 $small --training.local_batch_size 4 --parallelism.tensor_parallel_degree 2
+train gpu_cp2 2 $small --training.local_batch_size 8 --parallelism.context_parallel_degree 2
+train gpu_cp2_ring 2 $small --training.local_batch_size 8 --parallelism.context_parallel_degree 2 --parallelism.context_parallel_rotate_method alltoall
+train gpu_tp2_cp2 4 $small --training.local_batch_size 8 --parallelism.tensor_parallel_degree 2 --parallelism.context_parallel_degree 2
+train gpu_cp2_documents 2 $small --training.local_batch_size 8 --parallelism.context_parallel_degree 2 --model.attn_type varlen
+build/bench_context_attention | tee "$results/context_attention.log"
 
 large="--model.flavor 8B --training.dtype bfloat16 --training.seq_len 8192 --training.local_batch_size 1 --optimizer.lr 3e-4 --training.steps 12 --activation_checkpoint.mode full"
 for round in 1 2; do

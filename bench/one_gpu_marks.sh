@@ -8,9 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 results=${1:-bench/results}
 mkdir -p "$results"
-torch=$(python3 -c 'import torch; print(torch.__path__[0])')
-LD_LIBRARY_PATH="$torch/lib:$(echo "$torch"/../nvidia/*/lib | tr ' ' ':')${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-export LD_LIBRARY_PATH PYTORCH_ALLOC_CONF=expandable_segments:True
+source bench/torch_libraries.sh
 
 # row NAME OPTIONS...
 row() {

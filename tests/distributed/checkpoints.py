@@ -87,7 +87,7 @@ class Resume(WithFolder):
                 self.assertEqual(len(whole.losses()), 20)
                 # The bits of parameters, moments and data position are the same, and so are the files.
                 names = [path.name for path in whole.checkpoint(20).glob("*.distcp")]
-                self.assertEqual(len(names), 2 * ranks)
+                self.assertEqual(len(names), 4 * ranks)
                 same, *different = filecmp.cmpfiles(whole.checkpoint(20), parts.checkpoint(20), names, shallow=False)
                 self.assertEqual((sorted(same), different), (sorted(names), [[], []]))
 
@@ -157,7 +157,7 @@ class Kills(WithFolder):
         for kill in range(int(os.environ.get("KILLS", "10"))):
             ranks, mode = choose.choice((1, 2)), choose.choice(("disabled", "async"))
             job = run.start(f"--checkpoint.async_mode={mode}", ranks=ranks)
-            output = read_until(job, "Training starts at step")
+            output = read_until(job, "Finished saving" if kill == 0 else "Training starts at step")
             loaded += "Finished loading the checkpoint" in output
             time.sleep(choose.uniform(0.0, 1.0))
             os.killpg(job.pid, signal.SIGKILL)  # the ranks of a launcher end with it

@@ -30,13 +30,14 @@ BY_OPERATOR = "--activation_checkpoint.mode=selective --activation_checkpoint.se
 NONE = "--activation_checkpoint.mode=none"
 
 
-def layout(name, replicate, shard, tensor, options="", local=None, precision=FP32, recompute=NONE, pipeline=1):
-    ranks = replicate * shard * tensor * pipeline
+def layout(name, replicate, shard, tensor, options="", local=None, precision=FP32, recompute=NONE, context=1, pipeline=1):
+    ranks = replicate * shard * tensor * context * pipeline
     local = local or BATCH // (replicate * shard)
     degrees = [
         f"--parallelism.data_parallel_replicate_degree={replicate}",
         f"--parallelism.data_parallel_shard_degree={shard}",
         f"--parallelism.tensor_parallel_degree={tensor}",
+        f"--parallelism.context_parallel_degree={context}",
         f"--parallelism.pipeline_parallel_degree={pipeline}",
         f"--training.local_batch_size={local}",
     ]
@@ -66,6 +67,19 @@ IN_FP32 += [layout("fsdp2+accumulation", 1, 2, 1, local=2)]
 IN_FP32 += [layout("fsdp2+accumulation+once", 1, 2, 1, "--parallelism.fsdp_reduce_once", local=2)]
 IN_FP32 += [layout(f"fsdp2xtp2+{name}", 1, 2, 2, recompute=recompute)
             for name, recompute in (("full", FULL), ("selective", SELECTIVE), ("op", BY_OPERATOR))]
+RING = "--parallelism.context_parallel_rotate_method=alltoall"
+IN_ORDER = "--parallelism.context_parallel_load_balancer=None"
+IN_FP32 += [
+    layout("cp2", 1, 1, 1, context=2),
+    layout("cp2+ring", 1, 1, 1, RING, context=2),
+    layout("cp4", 1, 1, 1, context=4),
+    layout("cp4+ring+in_order", 1, 1, 1, f"{RING} {IN_ORDER}", context=4),
+    layout("fsdp2xcp2+ring", 1, 2, 1, RING, context=2),
+    layout("hsdp2x2xcp2", 2, 2, 1, context=2),
+    layout("fsdp2xtp2xcp2", 1, 2, 2, context=2),
+    layout("fsdp2xtp2xcp2+ring+full", 1, 2, 2, RING, recompute=FULL, context=2),
+    layout("cp2+accumulation", 1, 1, 1, local=3, context=2),
+]
 
 # name, replicate, shard, tensor, pipeline, schedule
 PIPELINES = [
@@ -80,11 +94,15 @@ IN_FP32 += [layout(name, replicate, shard, tensor, f"--parallelism.pipeline_para
                    pipeline=pipeline)
             for name, replicate, shard, tensor, pipeline, schedule in PIPELINES]
 
+IN_FP32 += [layout("pp2xcp2", 1, 1, 1, "--parallelism.pipeline_parallel_schedule=ZBVZeroBubble", context=2, pipeline=2)]
+IN_FP32 += [layout("pp2xtp2xcp2", 1, 1, 2, "--parallelism.context_parallel_rotate_method=alltoall", context=2, pipeline=2)]
+
 BF16 = "--training.mixed_precision_param=bfloat16"
 IN_BF16 = [layout("bf16_one", 1, 1, 1, precision=BF16)]
 IN_BF16 += [layout(f"bf16_{name}", replicate, shard, tensor, options, precision=BF16)
             for name, replicate, shard, tensor, options in LAYOUTS
             if name in ("dp2", "fsdp2", "hsdp2x2", "tp2", "fsdp2xtp2")]
+IN_BF16 += [layout("bf16_cp4+ring", 1, 1, 1, RING, precision=BF16, context=4)]
 
 
 def run_all(folder):

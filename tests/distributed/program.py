@@ -91,6 +91,8 @@ def check_stop(folder):
 
 # What the shipped files ask for and is not available yet.
 NOT_YET = ["--profiling.no_enable_profiling"]
+EMBEDDING_405B = 128256 * 16384
+LAYER_405B = (405_853_388_800 - 2 * EMBEDDING_405B - 16384) // 126
 PLANS = [
     # config, ranks, tensor parallel, parameters of one rank
     ("llama3_8b", 8, 1, 8_030_261_248 / 8),
@@ -98,15 +100,21 @@ PLANS = [
     ("llama3_70b", 64, 8, 70_553_706_496 / 64),
     ("llama3_405b", 128, 8, 405_853_388_800 / 128),
     ("llama3_405b", 512, 8, 405_853_388_800 / 512),
+    ("llama3_70b_256gpus", 256, 8, 70_553_706_496 / 256),
+    ("llama3_405b_512gpus_1f1b", 512, 8, (EMBEDDING_405B + 15 * LAYER_405B) / 64),
+    ("llama3_405b_512gpus_interleaved", 512, 8, (EMBEDDING_405B + 15 * LAYER_405B) / 64),
+    ("llama3_405b_512gpus_context", 512, 8, (EMBEDDING_405B + 15 * LAYER_405B) / 64),
+    ("llama3_405b_512gpus_context", 4096, 8, (EMBEDDING_405B + 15 * LAYER_405B) / 512,
+     ["--parallelism.data_parallel_shard_degree=8", "--training.seq_len=1048576"]),
 ]
 
 
-def check_plan(config, ranks, tensor, parameters):
+def check_plan(config, ranks, tensor, parameters, options=()):
     """Large models are built and placed without their memory."""
     command = ["/usr/bin/env", "python3", "-c", MEASURE, TITANIUM, "train", "--job.config_file",
                ROOT / f"configs/llama3/{config}.toml", "--comm.mode=fake_backend", "--memory_estimation.enable",
                f"--model.hf_assets_path={ROOT}/tests/assets/tokenizer", "--training.device=cpu",
-               f"--parallelism.tensor_parallel_degree={tensor}", *NOT_YET]
+               f"--parallelism.tensor_parallel_degree={tensor}", "--checkpoint.no_enable", *NOT_YET, *options]
     done = subprocess.run([str(word) for word in command], env=dict(os.environ, NGPU=str(ranks)), cwd=ROOT, text=True,
                           capture_output=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr

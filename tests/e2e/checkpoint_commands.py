@@ -78,20 +78,25 @@ class Eval(Commands):
         self.refused("Exactly 1 option from [--text,--tokens] is required", "eval", "--checkpoint", self.model)
         self.refused("Exactly 1 option from [--text,--tokens] is required", *self.tokens([[1, 2]]), "--text", "x.jsonl")
         self.refused("--training.seqlen", *self.tokens([[1, 2]]), "--training.seqlen=8")
-        self.refused("not available yet: parallelism.context_parallel_degree = 2", *self.tokens([[1, 2]]),
-                     "--parallelism.context_parallel_degree=2")
+        self.refused("not available yet: parallelism.expert_parallel_degree = 2", *self.tokens([[1, 2]]),
+                     "--parallelism.expert_parallel_degree=2")
         self.refused("nowhere does not exist. Name a folder with Hugging Face weights", "eval", "--checkpoint", "nowhere",
                      "--tokens", "x.json")
 
-    def test_other_checkpoints_are_refused(self):
-        distributed = self.folder / "distributed"
-        distributed.mkdir()
-        (distributed / ".metadata").write_text("")
-        self.refused("is a distributed checkpoint (it has .metadata)", "eval", "--checkpoint", distributed, "--tokens", "x")
+    def test_other_formats_give_the_same_loss(self):
+        command = self.tokens([[1, 5, 9, 200, 3], [7, 8]])
+        expected = self.succeeds(*command)
+        for to in ("dcp", "torch"):
+            self.succeeds("convert", self.model, self.folder / to, "--to", to)
+            self.assertEqual(self.succeeds(*command[:2], self.folder / to, *command[3:],
+                                           f"--model.hf_assets_path={self.model}"), expected)
+        self.refused("Check model.flavor against the source of the weights", *command[:2], self.folder / "dcp", *command[3:],
+                     code=1)
+
+    def test_what_holds_no_weights_is_refused(self):
         empty = self.folder / "empty"
         empty.mkdir()
-        self.refused("has neither model.safetensors nor model.safetensors.index.json", *self.tokens([[1, 2]])[:2], empty,
-                     *self.tokens([[1, 2]])[3:], code=1)
+        self.refused("holds no weights", *self.tokens([[1, 2]])[:2], empty, *self.tokens([[1, 2]])[3:])
 
 
 class Generate(Commands):

@@ -30,6 +30,7 @@ OWN = {
     "parallelism.fsdp_on_one_rank",
     "checkpoint.grace_seconds",
     "checkpoint.timeout_seconds",
+    "debug.reference_ops",
     "comm.backend",
 }
 

@@ -44,8 +44,9 @@ struct Layout {
   const char* name;
   int64_t replicate, shard, tensor;
   std::function<void(JobConfig&)> change = [](JobConfig&) {};
+  int64_t context = 1;
   int64_t pipeline = 1;
-  int ranks() const { return static_cast<int>(replicate * shard * tensor * pipeline); }
+  int ranks() const { return static_cast<int>(replicate * shard * tensor * context * pipeline); }
 };
 
 inline void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
@@ -55,6 +56,7 @@ inline JobConfig configure(const Layout& layout) {
   config.parallelism.data_parallel_replicate_degree = layout.replicate;
   config.parallelism.data_parallel_shard_degree = layout.shard;
   config.parallelism.tensor_parallel_degree = layout.tensor;
+  config.parallelism.context_parallel_degree = layout.context;
   config.parallelism.pipeline_parallel_degree = layout.pipeline;
   config.training.local_batch_size = 12 / (layout.replicate * layout.shard);
   layout.change(config);

@@ -63,6 +63,22 @@ bool lies_inside(const Box& box, const Shape& shape) {
   return true;
 }
 
+std::vector<Box> slices(const Shape& shape, Dtype dtype, int64_t bytes) {
+  const Box whole{Shape(shape.size(), 0), shape};
+  const auto total = volume(shape) * static_cast<int64_t>(c10::elementSize(dtype));
+  if (total <= bytes) return {whole};
+  const auto dim =
+      static_cast<size_t>(std::ranges::find_if(shape, [](int64_t size) { return size > 1; }) - shape.begin());
+  const int64_t step = std::max<int64_t>(bytes / (total / shape[dim]), 1);
+  std::vector<Box> found;
+  for (int64_t begin = 0; begin < shape[dim]; begin += step) {
+    found.push_back(whole);
+    found.back().offset[dim] = begin;
+    found.back().shape[dim] = std::min(step, shape[dim] - begin);
+  }
+  return found;
+}
+
 std::string to_string(const Box& box) {
   std::string text;
   for (size_t dim = 0; dim < box.shape.size(); ++dim) {

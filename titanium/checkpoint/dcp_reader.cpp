@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <sys/mman.h>
 
 #include <cstring>
 #include <set>
@@ -166,7 +167,10 @@ const DcpLocation& DcpReader::location(const DcpIndex& index) const {
 std::span<const std::byte> DcpReader::mapped(const DcpLocation& location) const {
   const std::lock_guard lock(mutex_);
   auto& file = files_[location.file];
-  if (!file) file = std::make_unique<MappedFile>(folder_ / location.file, "checkpoint file");
+  if (!file) {
+    file = std::make_unique<MappedFile>(folder_ / location.file, "checkpoint file");
+    ::madvise(file->bytes().data(), file->bytes().size(), MADV_RANDOM);  // a page here and there is all that is parsed
+  }
   const auto offset = static_cast<uint64_t>(location.offset), length = static_cast<uint64_t>(location.length);
   const auto bytes = std::span<const std::byte>(file->bytes());
   TI_CHECK(offset <= bytes.size() && length <= bytes.size() - offset, "{} has become shorter. {}",
@@ -300,6 +304,11 @@ void DcpReader::read_box(const std::string& name, const Shape& global_shape, con
 
 Tensor DcpReader::read_tensor(const std::string& name) const {
   const DcpTensor& saved = tensor(name);
+  int64_t stored = 0;  // a damaged index may say anything: nothing is allocated that is not in the files
+  for (const Box& chunk : saved.chunks) stored += location({name, chunk.offset}).length;
+  TI_CHECK(stored >= volume(saved.shape) * static_cast<int64_t>(c10::elementSize(saved.dtype)),
+           "{} of shape [{}] has only {} bytes in the files. {}", where(name), fmt::join(saved.shape, ", "), stored,
+           kRemedy);
   const Tensor whole = at::empty(saved.shape, at::TensorOptions(saved.dtype));
   read_box(name, saved.shape, {Shape(saved.shape.size(), 0), saved.shape}, whole);
   return whole;

@@ -17,8 +17,10 @@ constexpr std::string_view kRemedy = "The file is damaged, incomplete or not a c
 // Everything that a pickle may name.
 constexpr auto kGlobals = std::to_array<std::string_view>({
     "__builtin__.bytes",
+    "__builtin__.getattr",
     "_codecs.encode",
     "builtins.bytes",
+    "builtins.getattr",
     "collections.OrderedDict",
     "pathlib.PosixPath",
     "pathlib.PurePosixPath",
@@ -411,6 +413,11 @@ void PickleMachine::reduce(bool is_call) {
   } else if (name == "builtins.bytes" || name == "__builtin__.bytes") {
     check(given.empty(), "bytes are made of something else than nothing");
     push(PickleValue::bytes(""));
+  } else if (name == "builtins.getattr" || name == "__builtin__.getattr") {
+    // How Python 3.11.0 to 3.11.3 writes a member of an enumeration. Others write the call of its class.
+    check(given.size() == 2 && given[0].type_name().ends_with("MEM_FORMAT_ENCODING") && given[1].kind() == Kind::string,
+          "getattr takes something else than a member of an enumeration");
+    push({Kind::object, PickleValue::Object{std::string(given[0].type_name()), {given[1]}, nullptr, is_call}});
   } else if (name == "torch.Size") {
     check(given.size() == 1 && given[0].kind() == Kind::tuple, "torch.Size is made of something else than a tuple");
     stack_.push_back(given[0]);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "titanium/base/error.h"
+#include "titanium/parallel/tensor_parallel.h"
 
 namespace titanium::checkpoint {
 namespace {
@@ -12,10 +13,6 @@ constexpr size_t kSmallestCut = 1 << 20;
 
 // The axes of the dense view inside a pipeline stage, outermost first.
 constexpr std::array<const char*, 3> kHolders = {"dp_replicate", "fsdp", "tp"};
-
-bool is_cut_by(const Parameter& parameter, std::string_view axis) {
-  return std::ranges::any_of(parameter.placements, [&](const Placement& cut) { return cut.axis == axis; });
-}
 
 std::string optimizer_name(const std::string& kind, const std::string& fqn, const std::string& key) {
   return fmt::format("{}.{}.{}", kind, fqn, key);
@@ -77,7 +74,7 @@ std::optional<Box> Shares::of(const Parameter& parameter, size_t turn, size_t by
   if (&parameter == left_out_) return std::nullopt;
   int64_t holders = 1, place = 0;
   for (const char* axis : kHolders) {
-    if (is_cut_by(parameter, axis)) continue;
+    if (parallel::is_cut_by(parameter, axis)) continue;
     place = place * parallel::axis_size(dims_, axis) + parallel::axis_rank(dims_, axis, rank_);
     holders *= parallel::axis_size(dims_, axis);
   }

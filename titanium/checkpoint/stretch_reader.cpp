@@ -5,6 +5,7 @@
 #include <c10/core/StreamGuard.h>
 #include <fcntl.h>
 #include <omp.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,9 +44,11 @@ struct Buffer {
 class InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path) : path_(path) {
-    file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
-    if (file_ < 0 && errno == EINVAL) file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     TI_CHECK(file_ >= 0, "{} cannot be opened: {}. {}", path.string(), std::strerror(errno), kRemedy);
+    struct stat status{};
+    const bool is_large = ::fstat(file_, &status) == 0 && static_cast<uint64_t>(status.st_size) >= kSumBlock;
+    if (is_large) ::fcntl(file_, F_SETFL, O_DIRECT);  // where it is refused, the page cache serves
   }
   ~InputFile() { ::close(file_); }
   InputFile(const InputFile&) = delete;

@@ -13,7 +13,7 @@
 namespace titanium::checkpoint {
 namespace {
 
-constexpr size_t kBlockBytes = 4 << 20;
+constexpr size_t kBlockBytes = 8 << 20;
 constexpr size_t kPage = 4096;  // what direct writes are aligned to
 
 std::string_view remedy(int error) {

@@ -42,7 +42,17 @@ std::optional<int64_t> reach(const Shape& shape, const Shape& strides) {
 
 PickleValue tuple_of(const Shape& shape) { return PickleValue::tuple({shape.begin(), shape.end()}); }
 
-std::string tensor_pickle(const TorchDtype& dtype, const Shape& shape, int64_t elements) {
+}  // namespace
+
+void add_torch_pickle(ZipBuilder& zip, const std::string& pickle) {
+  zip.add("data.pkl", pickle);
+  zip.add("byteorder", "little");
+  zip.add("version", kVersion);
+}
+
+PickleValue torch_tensor_value(Dtype tensor_dtype, const Shape& shape, std::string_view storage_name) {
+  const TorchDtype& dtype = torch_dtype(tensor_dtype);
+  const int64_t elements = volume(shape);
   Shape strides(shape.size(), 1);
   for (size_t dim = shape.size(); dim > 1; --dim) {
     strides[dim - 2] = strides[dim - 1] * std::max<int64_t>(shape[dim - 1], 1);
@@ -52,21 +62,12 @@ std::string tensor_pickle(const TorchDtype& dtype, const Shape& shape, int64_t e
   const PickleValue type =
       typed ? PickleValue::global("torch", dtype.storage) : PickleValue::global("torch.storage", "UntypedStorage");
   const PickleValue storage =
-      PickleValue::persistent_id(PickleValue::tuple({"storage", type, "0", "cpu", storage_size}));
+      PickleValue::persistent_id(PickleValue::tuple({"storage", type, storage_name, "cpu", storage_size}));
   PickleValue::Items arguments = {storage,           0,     tuple_of(shape),
                                   tuple_of(strides), false, PickleValue::call("collections", "OrderedDict", {})};
   if (!typed) arguments.push_back(PickleValue::global("torch", dtype.name));
-  return write_pickle(
-      PickleValue::call("torch._utils", typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3", std::move(arguments)));
+  return PickleValue::call("torch._utils", typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3", std::move(arguments));
 }
-
-void add_pickle(ZipBuilder& zip, const std::string& pickle) {
-  zip.add("data.pkl", pickle);
-  zip.add("byteorder", "little");
-  zip.add("version", kVersion);
-}
-
-}  // namespace
 
 TorchArchive::TorchArchive(std::span<const std::byte> bytes, const std::string& what) : what_(what), zip_(bytes, what) {
   if (const auto* order = zip_.find("byteorder")) {
@@ -112,9 +113,8 @@ StoredTensor TorchArchive::tensor(const PickleValue& object) const {
 }
 
 TorchTensorArchive::TorchTensorArchive(Dtype dtype, const Shape& shape) {
-  const int64_t elements = volume(shape);
-  data_size_ = static_cast<uint64_t>(elements) * c10::elementSize(dtype);
-  add_pickle(zip_, tensor_pickle(torch_dtype(dtype), shape, elements));
+  data_size_ = static_cast<uint64_t>(volume(shape)) * c10::elementSize(dtype);
+  add_torch_pickle(zip_, write_pickle(torch_tensor_value(dtype, shape, "0")));
   head_ = zip_.begin("data/0", data_size_, kAlignment);
 }
 
@@ -125,7 +125,7 @@ std::string TorchTensorArchive::tail(uint32_t crc) {
 
 std::string torch_archive_of(const PickleValue& value) {
   ZipBuilder zip;
-  add_pickle(zip, write_pickle(value));
+  add_torch_pickle(zip, write_pickle(value));
   return zip.finish();
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "titanium/checkpoint/pickle_value.h"
 #include "titanium/checkpoint/zip_archive.h"
@@ -40,6 +41,12 @@ class TorchArchive {
   ZipArchive zip_;
   PickleValue value_;
 };
+
+// A contiguous tensor as torch.save puts it into a pickle; its bytes are the record "data/<storage_name>".
+PickleValue torch_tensor_value(Dtype dtype, const Shape& shape, std::string_view storage_name);
+
+// The records of an archive that come before the bytes of tensors.
+void add_torch_pickle(ZipBuilder& zip, const std::string& pickle);
 
 // The archive of one contiguous tensor, whose bytes the caller writes between `head` and `tail`: nothing is copied.
 class TorchTensorArchive {

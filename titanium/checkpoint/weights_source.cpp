@@ -1,11 +1,55 @@
 #include "titanium/checkpoint/weights_source.h"
 
+#include <ATen/ops/empty.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+
 #include "titanium/base/error.h"
 #include "titanium/base/nearest_name.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/torch_dtype.h"
 
 namespace titanium::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kKinds =
+    "a distributed checkpoint (.metadata), Hugging Face weights (model.safetensors), Meta's shards "
+    "(consolidated.00.pth) "
+    "or a file of torch.save or safetensors";
+
+bool is_zip(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, 4> magic{};
+  return file.read(magic.data(), magic.size()) && std::string_view(magic.data(), magic.size()) == "PK\x03\x04";
+}
+
+// The last of the folders step-N, as a hint.
+std::string hint_of(const fs::path& folder) {
+  std::pair<int64_t, std::string> latest{-1, ""};
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    int64_t step = -1;
+    if (std::sscanf(name.c_str(), "step-%ld", &step) == 1) latest = std::max(latest, {step, entry.path().string()});
+  }
+  return latest.first < 0 ? "" : fmt::format(" Did you mean {}?", latest.second);
+}
+
+}  // namespace
+
+std::unique_ptr<WeightsSource> open_weights(const fs::path& path) {
+  if (!fs::exists(path)) throw UsageError(fmt::format("{} does not exist. Name {}.", path.string(), kKinds));
+  if (!fs::is_directory(path)) return is_zip(path) ? open_torch_file(path) : open_safetensors(path);
+  if (fs::exists(path / ".metadata")) return open_dcp(path);
+  if (fs::exists(path / "model.safetensors") || fs::exists(path / "model.safetensors.index.json")) {
+    return open_safetensors(path);
+  }
+  if (fs::exists(path / "consolidated.00.pth")) return open_meta_shards(path);
+  throw UsageError(fmt::format("folder {} holds no weights: it is not {}.{}", path.string(), kKinds, hint_of(path)));
+}
 
 const SourceTensor& WeightsSource::tensor(const std::string& name) const {
   const auto found = tensors_.find(name);
@@ -26,6 +70,24 @@ void WeightsSource::read(const std::string& name, const Box& box, const Tensor& 
   TI_ASSERT(lies_inside(box, found.shape) && destination.sizes() == at::IntArrayRef(box.shape),
             "{} does not fit into the destination of {}", to_string(box), name);
   if (destination.numel() > 0) copy_box(name, box, destination);
+}
+
+PickleValue WeightsSource::value(const std::string& name) const {
+  throw Error(fmt::format("{} has no value \"{}\". Check the name.", path_, name));
+}
+
+std::vector<std::string> WeightsSource::find_damage() const {
+  std::vector<std::string> damage;
+  for (const auto& [name, tensor] : tensors_) {
+    try {
+      for (const Box& slice : slices(tensor.shape, tensor.dtype)) {
+        read(name, slice, at::empty(slice.shape, at::TensorOptions(tensor.dtype)));
+      }
+    } catch (const Error& error) {
+      damage.emplace_back(error.what());
+    }
+  }
+  return damage;
 }
 
 }  // namespace titanium::checkpoint

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "titanium/checkpoint/dcp_metadata.h"
+#include "titanium/checkpoint/pickle_value.h"
 #include "titanium/tensor/parameter.h"
 
 namespace titanium::checkpoint {
@@ -44,6 +46,20 @@ class WeightsSource {
   // Throws Error for an unknown name, another dtype, or bytes that are missing or damaged.
   void read(const std::string& name, const Box& box, const Tensor& destination) const;
 
+  // Python values beside the tensors, of the formats that have them. `value` throws Error for an unknown name, or when
+  // it cannot be read.
+  virtual std::vector<std::string> values() const { return {}; }
+  virtual PickleValue value(const std::string& name) const;
+  // The way to a tensor or value through nested dicts and lists.
+  virtual DcpPath path_to(const std::string& name) const { return {name}; }
+
+  // What the writer noted about the run; empty for most formats.
+  virtual std::map<std::string, std::string> facts() const { return {}; }
+
+  // Reads everything and returns a sentence for each thing that is missing or, where the format has checksums, has
+  // changed since it was written.
+  virtual std::vector<std::string> find_damage() const;
+
  protected:
   explicit WeightsSource(const std::filesystem::path& path) : path_(path.string()) {}
   virtual void copy_box(const std::string& name, const Box& box, const Tensor& destination) const = 0;
@@ -52,7 +68,21 @@ class WeightsSource {
   std::map<std::string, SourceTensor> tensors_;  // filled by the constructor
 };
 
+// One of these, by what `path` is. Throws UsageError when it is nothing of the kind, and what they throw.
+std::unique_ptr<WeightsSource> open_weights(const std::filesystem::path& path);
+
 // A safetensors file, or a folder of them with an index. Throws as SafetensorsReader does.
 std::unique_ptr<WeightsSource> open_safetensors(const std::filesystem::path& path);
+
+// A folder of torch.distributed.checkpoint. Throws as DcpReader does.
+std::unique_ptr<WeightsSource> open_dcp(const std::filesystem::path& folder);
+
+// A file of torch.save with a dict of tensors and values. Nested dicts, and lists with tensors, get names as DCP gives
+// them: keys and positions joined with dots. Throws Error when it is anything else, as TorchArchive does.
+std::unique_ptr<WeightsSource> open_torch_file(const std::filesystem::path& path);
+
+// A folder of Meta's Llama: consolidated.00.pth and so on, each a file of torch.save with one tensor-parallel rank's
+// part of every tensor, under our names. Throws Error when files are missing or do not fit together.
+std::unique_ptr<WeightsSource> open_meta_shards(const std::filesystem::path& folder);
 
 }  // namespace titanium::checkpoint

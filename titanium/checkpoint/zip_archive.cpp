@@ -207,14 +207,16 @@ void ZipBuilder::end(uint32_t crc) {
 }
 
 void ZipBuilder::put_directory_entry(const Entry& entry) {
-  const bool wide = entry.size >= kIn64;
-  std::string extra;
-  if (wide) put_all(extra, kSizes64Field, uint16_t{16}, entry.size, entry.size);
-  const uint16_t version = wide ? kVersion64 : 0;
+  std::string fields, extra;  // sizes and place that need 64 bits
+  if (entry.size >= kIn64) put_all(fields, entry.size, entry.size);
+  if (entry.header >= kIn64) put(fields, entry.header);
+  if (!fields.empty()) put_all(extra, kSizes64Field, static_cast<uint16_t>(fields.size()));
+  extra += fields;
+  const uint16_t version = fields.empty() ? 0 : kVersion64;
   put_all(out_, kDirectoryEntry, version, version, static_cast<uint16_t>(kUtf8 | (entry.streamed ? kStreamed : 0)),
           uint16_t{0}, uint32_t{0}, entry.crc, narrow(entry.size), narrow(entry.size),
           static_cast<uint16_t>(entry.name.size()), static_cast<uint16_t>(extra.size()), uint16_t{0}, uint16_t{0},
-          uint16_t{0}, uint32_t{0}, static_cast<uint32_t>(entry.header));
+          uint16_t{0}, uint32_t{0}, narrow(entry.header));
   out_ += entry.name + extra;
 }
 
@@ -224,8 +226,9 @@ std::string ZipBuilder::finish() {
   const uint64_t end = position(), size = end - begin;
   put_all(out_, kEnd64, uint64_t{kEnd64Size - 12}, kVersion64, kVersion64, uint32_t{0}, uint32_t{0}, count, count, size,
           begin, kEnd64Locator, uint32_t{0}, end, uint32_t{1});
-  put_all(out_, kEnd, uint16_t{0}, uint16_t{0}, static_cast<uint16_t>(count), static_cast<uint16_t>(count),
-          static_cast<uint32_t>(size), narrow(begin), uint16_t{0});
+  const auto short_count = static_cast<uint16_t>(std::min<uint64_t>(count, 0xffff));
+  put_all(out_, kEnd, uint16_t{0}, uint16_t{0}, short_count, short_count, static_cast<uint32_t>(size), narrow(begin),
+          uint16_t{0});
   return std::exchange(out_, {});
 }
 

@@ -48,11 +48,11 @@ class ZipBuilder {
   // A record whose bytes are at hand.
   void add(std::string_view name, std::string_view content);
   // A record of `size` bytes that the caller writes after the bytes that this returns: everything so far. The record
-  // begins at a multiple of `alignment` from the beginning of the archive. It must be the last record.
+  // begins at a multiple of `alignment` from the beginning of the archive. After it come only records of this kind.
   std::string begin(std::string_view name, uint64_t size, uint64_t alignment);
   // After `begin` and the record's bytes, which have the checksum `crc`.
   void end(uint32_t crc);
-  // The bytes since the last call of `begin`: the rest of the archive.
+  // The bytes since the last record that the caller wrote: the rest of the archive.
   std::string finish();
 
  private:

@@ -1,8 +1,12 @@
 #include "titanium/cli/commands.h"
 
+#include "titanium/cli/checkpoint.h"
 #include "titanium/cli/config.h"
+#include "titanium/cli/convert.h"
+#include "titanium/cli/estimate.h"
 #include "titanium/cli/eval.h"
 #include "titanium/cli/generate.h"
+#include "titanium/cli/inspect.h"
 #include "titanium/cli/launch.h"
 #include "titanium/cli/schedule.h"
 #include "titanium/cli/tokenize.h"
@@ -15,8 +19,12 @@ namespace {
 constexpr Command kCommands[] = {
     {"train", "train a model", run_train},
     {"launch", "start the ranks of a job on this node", run_launch},
+    {"estimate", "the memory that a run needs, without running it", run_estimate},
     {"eval", "measure the loss of a checkpoint", run_eval},
     {"generate", "continue a text with a checkpoint", run_generate},
+    {"convert", "write weights in another format", run_convert},
+    {"inspect", "list what is in a checkpoint", run_inspect},
+    {"checkpoint", "check a checkpoint for damage", run_checkpoint},
     {"config", "show, check and explain configurations", run_config},
     {"schedule", "draw and check pipeline schedules", run_schedule},
     {"tokenize", "turn text lines into token ids, and back", tokenize},

@@ -87,11 +87,13 @@ int run_eval(Arguments args) {
       "than the model's positions where that is not given, are cut into pieces. All options of titanium train are "
       "taken\n"
       "too; the computation is in float32 unless --training.mixed_precision_param says otherwise, the sizes come from\n"
-      "the checkpoint's config.json unless --model.flavor is given, and the tokenizer lies in the checkpoint's folder\n"
-      "unless --model.hf_assets_path is given.",
+      "config.json in the checkpoint or in --model.hf_assets_path unless --model.flavor is given, and so does the\n"
+      "tokenizer.",
       "eval");
   app.allow_extras();
-  app.add_option("--checkpoint", options.checkpoint, "Folder with Hugging Face weights")->required();
+  app.add_option("--checkpoint", options.checkpoint,
+                 "Distributed checkpoint, Hugging Face weights, torch.save file or Meta's shards")
+      ->required();
   CLI::Option_group& input = *app.add_option_group("input");
   input.add_option("--text", options.text, "JSON lines or text: each document with BOS and EOS is a sequence");
   input.add_option("--tokens", options.tokens, "JSON file: an array of arrays of token ids");

@@ -72,12 +72,14 @@ int run_generate(Arguments args) {
       "the\n"
       "batch, without special tokens; a continuation ends at the end-of-sequence token. All options of titanium train\n"
       "are taken too; the computation is in float32 unless --training.mixed_precision_param says otherwise, the sizes\n"
-      "come from the checkpoint's config.json unless --model.flavor is given, and the tokenizer lies in the "
-      "checkpoint's\n"
-      "folder unless --model.hf_assets_path is given.",
+      "come from config.json in the checkpoint or in --model.hf_assets_path unless --model.flavor is given, and so "
+      "does\n"
+      "the tokenizer.",
       "generate");
   app.allow_extras();
-  app.add_option("--checkpoint", checkpoint, "Folder with Hugging Face weights")->required();
+  app.add_option("--checkpoint", checkpoint,
+                 "Distributed checkpoint, Hugging Face weights, torch.save file or Meta's shards")
+      ->required();
   app.add_option("--prompt", prompt, "Text to continue; BOS is put in front")->required();
   app.add_option("--temperature", options.temperature, "0: always the most likely token")->capture_default_str();
   app.add_option("--top-k", options.top_k, "Only the k most likely tokens; 0: all")->capture_default_str();

@@ -43,7 +43,11 @@ constexpr Missing kMissing[] = {
      "only quantize.linear.float8 is available yet"},
     {"model.print_after_conversion"},
     {"optimizer.early_step_in_backward"},
-    {"parallelism.context_parallel_degree"},
+    {"parallelism.context_parallel_load_balancer",
+     [](const JobConfig& c) {
+       return c.parallelism.context_parallel_degree > 1 && c.parallelism.context_parallel_load_balancer == "ptrr";
+     },
+     "ptrr is not available yet"},
     {"parallelism.expert_parallel_degree"},
     {"parallelism.expert_tensor_parallel_degree"},
     {"checkpoint.initial_load_in_hf_quantized", with_checkpoints},

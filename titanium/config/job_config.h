@@ -271,6 +271,7 @@ struct Debug {
   bool deterministic = false;
   bool deterministic_warn_only = false;
   bool moe_force_load_balance = false;
+  bool reference_ops = false;
 };
 
 // Flux extension.

@@ -528,6 +528,10 @@ void declare_debug(Schema& schema) {
   debug.option("deterministic_warn_only", &Debug::deterministic_warn_only,
                "Warn instead of stopping where there is no such algorithm.");
   debug.option("moe_force_load_balance", &Debug::moe_force_load_balance, "Deal tokens to experts in turn.");
+  debug
+      .option("reference_ops", &Debug::reference_ops,
+              "Operators of ATen instead of fused kernels, to find out whether a kernel is to blame.")
+      .own();
 }
 
 void declare_flux(Schema& schema) {

@@ -7,12 +7,14 @@
 #include "titanium/nn/module.h"
 #include "titanium/nn/unit.h"
 #include "titanium/ops/attention.h"
+#include "titanium/ops/context_exchange.h"
 #include "titanium/ops/row_exchange.h"
 #include "titanium/parallel/tensor_parallel.h"
 
 namespace titanium::models {
 
 // Token ids [B, S] on the model's device, with the documents in them if the model's attention stays inside documents.
+// With context parallelism S is this rank's share of the sequence.
 struct TokenBatch {
   Tensor tokens_BS;
   ops::DocumentsPtr documents;
@@ -73,6 +75,8 @@ class LanguageModel : public nn::Module {
   // Throws UsageError if the model cannot be cut into `degree` parts.
   virtual void check_tensor_parallel(int64_t degree) const = 0;
   virtual void set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) = 0;
+  // From now on a batch is this rank's share of each sequence. After build_buffers.
+  virtual void set_context_exchange(ops::ContextExchange& exchange) = 0;
 
   virtual int64_t block_count() const = 0;  // of the whole model
   virtual bool has_block(int64_t block) const = 0;
@@ -84,6 +88,8 @@ class LanguageModel : public nn::Module {
   virtual ModelSize size(int64_t seq_len) const = 0;
   // Bytes that one block keeps per token from the forward to the backward, in the compute dtype.
   virtual int64_t saved_bytes_per_token(nn::BlockSaves saves) const = 0;
+  // Elements of the keys and values that one block has per token.
+  virtual int64_t key_value_width() const = 0;
   virtual std::string description() const = 0;  // the arguments as JSON, for the log
 
   Dtype compute_dtype = at::kFloat;

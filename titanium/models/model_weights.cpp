@@ -34,14 +34,6 @@ Places places_by_their_names(const LanguageModel& model, const checkpoint::Weigh
   return places;
 }
 
-// Parts of a training state that stand beside the model.
-bool is_training_state(std::string_view name) {
-  for (const std::string_view part : {"optimizer.", "lr_scheduler.", "dataloader.", "train_state."}) {
-    if (name.starts_with(part)) return true;
-  }
-  return false;
-}
-
 void check_present(const Places& places, const checkpoint::WeightsSource& source) {
   std::vector<std::string> missing, names;
   for (const auto& [fqn, place] : places) {
@@ -56,6 +48,13 @@ void check_present(const Places& places, const checkpoint::WeightsSource& source
 }
 
 }  // namespace
+
+bool is_training_state(std::string_view name) {
+  for (const std::string_view part : {"optimizer.", "lr_scheduler.", "dataloader.", "train_state."}) {
+    if (name.starts_with(part)) return true;
+  }
+  return false;
+}
 
 ModelWeights::ModelWeights(const LanguageModel& model, const checkpoint::WeightsSource& source) : source_(source) {
   int64_t most = -1;

@@ -31,6 +31,9 @@ class ModelWeights {
   std::map<std::string, HuggingFaceTensor> places_;  // by our name: name and order of rows in the source
 };
 
+// Whether the name is that of a part of a training state that stands beside the model: optimizer and the like.
+bool is_training_state(std::string_view name);
+
 // Fills what is stored here of a materialised model's parameters.
 void load_weights(LanguageModel& model, const checkpoint::WeightsSource& source);
 

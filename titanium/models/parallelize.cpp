@@ -2,6 +2,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/parallel/context_parallel.h"
 #include "titanium/parallel/fully_shard.h"
 #include "titanium/parallel/replicate.h"
 #include "titanium/parallel/tensor_parallel.h"
@@ -33,6 +34,16 @@ std::unique_ptr<ops::RowExchange> apply_tensor_parallel(LanguageModel& model, co
   connect_float8(model, *exchange);
   if (async) log_info("Async TP is enabled");
   log_info("Applied Tensor Parallelism to the model");
+  return exchange;
+}
+
+std::unique_ptr<ops::ContextExchange> apply_context_parallel(LanguageModel& model, const config::Parallelism& options,
+                                                             const ops::SequenceShare& share,
+                                                             const parallel::Mesh& mesh) {
+  if (mesh.size("cp") == 1) return nullptr;
+  auto exchange = parallel::make_context_exchange(mesh.group("cp"), share, parallel::rotate_method(options));
+  model.set_context_exchange(*exchange);
+  log_info("Applied Context Parallelism to the model");
   return exchange;
 }
 
@@ -91,6 +102,8 @@ void place_parameters(LanguageModel& model, const JobConfig& config, const paral
 Parallelism parallelize(LanguageModel& model, const JobConfig& config, const parallel::Mesh& mesh, Device device) {
   Parallelism parallelism;
   parallelism.exchange = apply_tensor_parallel(model, config.parallelism, mesh);
+  parallelism.share = parallel::sequence_share(config.parallelism, mesh.dims(), mesh.world().rank());
+  parallelism.context = apply_context_parallel(model, config.parallelism, parallelism.share, mesh);
   parallelism.data_parallel = apply_data_parallel(model, config, mesh, device);
   return parallelism;
 }

@@ -13,7 +13,9 @@ namespace titanium::models {
 // What has to live as long as the model runs in parallel.
 struct Parallelism {
   std::unique_ptr<ops::RowExchange> exchange;             // null without tensor parallelism
+  std::unique_ptr<ops::ContextExchange> context;          // null without context parallelism
   std::unique_ptr<parallel::DataParallel> data_parallel;  // never null
+  ops::SequenceShare share;                               // what this rank has of each sequence
 };
 
 // Parameters are sharded over the fsdp axis, and gathered around each use.

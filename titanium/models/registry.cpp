@@ -22,11 +22,17 @@ std::vector<std::string> flavor_names() {
   return names;
 }
 
+llama3::Args args_from_folder(const std::filesystem::path& folder) {
+  const bool metas =
+      !std::filesystem::exists(folder / "config.json") && std::filesystem::exists(folder / "params.json");
+  return metas ? llama3::args_from_params_json(folder / "params.json")
+               : llama3::args_from_config_json(folder / "config.json");
+}
+
 template <const std::map<std::string, llama3::Args>& (*kFlavors)()>
 std::unique_ptr<LanguageModel> build_llama(const config::Model& options, std::optional<int64_t> max_seq_len) {
-  llama3::Args args = options.flavor == "auto"
-                          ? llama3::args_from_config_json(std::filesystem::path(options.hf_assets_path) / "config.json")
-                          : kFlavors().at(options.flavor);
+  llama3::Args args =
+      options.flavor == "auto" ? args_from_folder(options.hf_assets_path) : kFlavors().at(options.flavor);
   if (max_seq_len && *max_seq_len > args.max_seq_len) {
     log_warning("training.seq_len = {} is longer than the {} positions that {} {} was made for", *max_seq_len,
                 args.max_seq_len, options.name, options.flavor);

@@ -12,8 +12,8 @@ namespace titanium::models {
 
 // The model of model.name, model.flavor, model.attn_type and model.attn_mask_type, for sequences up to `max_seq_len`;
 // without it for as many positions as the model was made for.
-// No storage is allocated: see Module::materialize. Flavor "auto" takes the sizes from config.json in
-// model.hf_assets_path. Throws UsageError that lists what exists.
+// No storage is allocated: see Module::materialize. Flavor "auto" takes the sizes from config.json, or Meta's
+// params.json, in model.hf_assets_path. Throws UsageError that lists what exists.
 std::unique_ptr<LanguageModel> build_model(const JobConfig& config, std::optional<int64_t> max_seq_len);
 
 std::vector<std::string> model_names();

@@ -6,17 +6,19 @@ namespace titanium::parallel {
 namespace {
 
 // Expert axes come with expert parallelism.
-constexpr std::string_view kAxes[] = {"tp", "fsdp", "dp_replicate", "loss", "pp"};
+constexpr std::string_view kAxes[] = {"tp", "cp", "fsdp", "dp_replicate", "loss", "pp"};
 constexpr std::string_view kHostAxes[] = {"tp", "fsdp", "loss", "batch", "pp", "world"};
 
 }  // namespace
 
 Mesh::Mesh(comm::World& world, const ParallelDims& dims) : world_(world), dims_(dims) {
-  // Axes with the same ranks share one group: a communicator costs memory and start-up time.
+  // Axes with the same ranks share one group: a communicator costs memory and start-up time. The axis cp does not:
+  // attention waits for its exchanges, which must not queue behind the weights of the next unit.
   std::map<std::vector<int>, comm::GroupPtr> known, known_on_host;
   for (const std::string_view axis : kAxes) {
     const std::vector<int> members = axis_members(dims, axis, world.rank());
-    comm::GroupPtr& group = known[members];
+    comm::GroupPtr own;
+    comm::GroupPtr& group = axis == "cp" && members.size() > 1 ? own : known[members];
     if (group == nullptr) group = world.group(std::string(axis), members);
     groups_.emplace(axis, group);
   }

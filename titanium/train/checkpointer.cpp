@@ -17,9 +17,6 @@ using checkpoint::PickleValue;
 using checkpoint::Shares;
 using checkpoint::StateDict;
 
-// Enough to keep a disk busy while the next blocks are summed.
-constexpr int kFilesPerRank = 2;
-
 class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
@@ -116,6 +113,7 @@ void Checkpointer::after_step(const Reasons& reasons) {
   report_background(/*wait=*/true);
   const Stopwatch watch;
   last ? save_last() : save_in_turn();
+  if (last_saved_ != run_.step) return;  // it failed
   log_info("Finished saving the checkpoint (or staging if async is enabled) in {:.2f} seconds.", watch.seconds());
 }
 
@@ -203,8 +201,7 @@ void Checkpointer::write(const StateDict& state, int64_t step) {
       *group_, root_, step,
       {.write =
            [&](const fs::path& folder) {
-             return format_dcp_part(
-                 checkpoint::write_dcp_files(folder, group_->rank(), state.tensors, state.objects, kFilesPerRank));
+             return format_dcp_part(checkpoint::write_dcp_files(folder, group_->rank(), state.tensors, state.objects));
            },
        .complete =
            [&](const fs::path& folder, const std::vector<std::string>& texts) {

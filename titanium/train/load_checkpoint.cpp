@@ -32,6 +32,16 @@ int64_t find_step(const fs::path& root, const config::Checkpoint& options, comm:
                                steps.empty() ? "no checkpoints" : fmt::format("steps {}", fmt::join(steps, ", "))));
 }
 
+// For a checkpoint that holds the model alone. A run that has finished has nothing to go on with; any other cannot.
+bool is_end_of_run(const JobConfig& config, const LoadSource& source) {
+  if (*source.step >= config.training.steps) return true;
+  throw UsageError(
+      fmt::format("{} holds only the model, so training cannot go on from it. To go on, use an earlier step with "
+                  "checkpoint.load_step; to begin with these weights, use checkpoint.initial_load_path and another "
+                  "checkpoint.folder.",
+                  source.folder.string()));
+}
+
 LoadSource resume_source(const JobConfig& config, const fs::path& root, int64_t step) {
   const config::Checkpoint& options = config.checkpoint;
   if (options.initial_load_path) {
@@ -47,15 +57,8 @@ LoadSource resume_source(const JobConfig& config, const fs::path& root, int64_t 
   }
   LoadSource source{.folder = checkpoint::step_folder(root, step), .model_only = step == 0, .step = step};
   source.hugging_face = is_hugging_face(source.folder);
-  const bool whole = !source.hugging_face && checkpoint::has_state(DcpReader(source.folder), "train_state");
-  if (whole || source.model_only) return source;
-  source.model_only = true;
-  if (step >= config.training.steps) return source;  // the run has finished
-  throw UsageError(
-      fmt::format("{} holds only the model, so training cannot go on from it. To go on, use an earlier step with "
-                  "checkpoint.load_step; to begin with these weights, use checkpoint.initial_load_path and another "
-                  "checkpoint.folder.",
-                  source.folder.string()));
+  if (source.hugging_face && !source.model_only) source.model_only = is_end_of_run(config, source);
+  return source;
 }
 
 std::optional<LoadSource> initial_source(const JobConfig& config) {
@@ -74,7 +77,12 @@ std::optional<LoadSource> initial_source(const JobConfig& config) {
 
 class Loading {
  public:
-  Loading(TrainState& run, const LoadSource& source) : run_(run), source_(source), reader_(source.folder) {}
+  Loading(TrainState& run, const LoadSource& source)
+      : run_(run), source_(source), reader_(source.folder), model_only_(source.model_only) {
+    if (source.step && !model_only_ && !checkpoint::has_state(reader_, "train_state")) {
+      model_only_ = is_end_of_run(run.config, source);
+    }
+  }
 
   void run() {
     if (wants("model")) load_model();
@@ -82,11 +90,12 @@ class Loading {
     if (wants("lr_scheduler")) load_schedule();
     if (wants("dataloader")) load_data_position();
     if (wants("train_state")) load_progress();
+    if (model_only_ && source_.step) run_.step = *source_.step;
   }
 
  private:
   bool wants(const std::string& state) const {
-    if (source_.model_only) return state == "model";
+    if (model_only_) return state == "model";
     const auto& excluded = run_.config.checkpoint.exclude_from_loading;
     return std::ranges::find(excluded, state) == excluded.end();
   }
@@ -122,6 +131,7 @@ class Loading {
   TrainState& run_;
   const LoadSource& source_;
   DcpReader reader_;
+  bool model_only_;
 };
 
 bool is_undamaged(const fs::path& folder) {
@@ -177,10 +187,10 @@ void load_checkpoint(TrainState& run, const LoadSource& source) {
   const auto begin = std::chrono::steady_clock::now();
   if (source.hugging_face) {
     models::load_hugging_face_weights(*run.model, source.folder);
+    run.step = source.step.value_or(0);
   } else {
     load(run, source);
   }
-  if (source.step && source.model_only) run.step = *source.step;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   log_info("Finished loading the checkpoint in {:.2f} seconds.", elapsed.count());
 }

@@ -12,22 +12,23 @@ namespace titanium::train {
 
 // What a checkpoint is run with.
 struct CheckpointRun {
-  std::filesystem::path checkpoint;  // folder with Hugging Face weights, or one safetensors file
-  std::filesystem::path tokenizer;   // model.hf_assets_path where it was given, else the checkpoint
+  std::filesystem::path checkpoint;  // whatever checkpoint::open_weights reads
+  std::filesystem::path tokenizer;   // the checkpoint, if it has one and model.hf_assets_path was not given, else that
   JobConfig config;
   std::optional<int64_t> seq_len;  // training.seq_len where it was given
 };
 
 // Settles what the configuration leaves open: the computation is in fp32 unless training.mixed_precision_param was
-// given, and the sizes come from the checkpoint's config.json, where it has one, unless model.flavor names others.
-// Throws UsageError if `checkpoint` is missing or of a kind that cannot be read, or an option is not available.
+// given, and unless model.flavor names others, the sizes come from the checkpoint's config.json or params.json, where
+// it has one, else from that of model.hf_assets_path. Throws UsageError if `checkpoint` is missing or an option is not
+// available.
 CheckpointRun plan_checkpoint_run(const config::LoadedConfig& loaded, const std::filesystem::path& checkpoint);
 
 // The longest sequence that the model was made for.
 int64_t model_positions(const CheckpointRun& run);
 
-// The model with its weights on `device`, for sequences of up to `max_seq_len` tokens. Throws as models::build_model
-// and models::load_hugging_face_weights do.
+// The model with its weights on `device`, for sequences of up to `max_seq_len` tokens. Throws as models::build_model,
+// checkpoint::open_weights and models::load_weights do.
 std::unique_ptr<models::LanguageModel> load_model(const CheckpointRun& run, int64_t max_seq_len, Device device);
 
 }  // namespace titanium::train

@@ -1,6 +1,7 @@
 #include "titanium/train/memory_plan.h"
 
 #include "titanium/base/error.h"
+#include "titanium/parallel/context_parallel.h"
 #include "titanium/parallel/float8_shards.h"
 #include "titanium/parallel/sharded_unit.h"
 
@@ -76,6 +77,15 @@ void plan_sharding(models::LanguageModel& model, const config::Parallelism& opti
   if (options.fsdp_reduce_once || pipeline) plan.communication += all * kReduceElement;
 }
 
+int64_t exchange_bytes(const models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
+                       int64_t micro_batch) {
+  const config::Parallelism& options = config.parallelism;
+  const int64_t elements = config.training.seq_len / dims.cp * model.key_value_width() / dims.tp;
+  const auto buffers = exchange_buffers(parallel::sequence_share(options, dims, /*rank=*/0),
+                                        parallel::rotate_method(options), micro_batch, elements);
+  return buffers.values * bytes(model.compute_dtype) + buffers.gradients * kReduceElement;
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
@@ -86,6 +96,7 @@ MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, co
   for (const Parameter* parameter : model.parameters()) count += volume(parameter->shard.shape);
   const int64_t micro_batch =
       dims.pp > 1 ? config.parallelism.pipeline_parallel_microbatch_size : config.training.local_batch_size;
+  const int64_t seq_len = config.training.seq_len / dims.cp;
   MemoryPlan plan;
   plan.parameters = count * element;
   plan.gradients = count * element;
@@ -98,14 +109,14 @@ MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, co
       plan.computed_copy += volume(parameter->part.shape) * copy_bytes(*parameter, dtype, model.compute_dtype);
     }
   }
+  plan.communication += exchange_bytes(model, config, dims, micro_batch);
   for (int64_t block = 0; block < model.block_count(); ++block) {
     if (!model.has_block(block)) continue;
     const int64_t saved = model.saved_bytes_per_token(saves[static_cast<size_t>(block)]);
-    plan.activations += live_samples * config.training.seq_len * saved / dims.tp;
+    plan.activations += live_samples * seq_len * saved / dims.tp;
   }
   // A block's backward holds everything that the block saves, and gradients of about the same size.
-  plan.working =
-      2 * micro_batch * config.training.seq_len * model.saved_bytes_per_token(nn::BlockSaves::kEverything) / dims.tp;
+  plan.working = 2 * micro_batch * seq_len * model.saved_bytes_per_token(nn::BlockSaves::kEverything) / dims.tp;
   return plan;
 }
 

@@ -14,7 +14,7 @@ struct MemoryPlan {
   int64_t computed_copy = 0;  // the same in the compute dtype, where it differs; with FSDP the gathered units
   int64_t gradients = 0;
   int64_t optimizer = 0;
-  int64_t communication = 0;  // buffers of FSDP or DDP
+  int64_t communication = 0;  // buffers of FSDP or DDP, and of the exchange of keys and values
   int64_t activations = 0;    // kept from forward to backward
   int64_t working = 0;        // the largest temporaries of one block's backward
   int64_t total() const {

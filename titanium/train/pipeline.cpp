@@ -3,8 +3,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
-#include <charconv>
-
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/schedule/csv.h"
@@ -110,11 +108,12 @@ std::optional<PipelinePlan> plan_pipeline(const JobConfig& config, const paralle
 }
 
 Pipeline::Pipeline(PipelinePlan plan, models::LanguageModel& model, const data::Tokenizer& tokenizer,
-                   const parallel::Mesh& mesh, Device device)
+                   const parallel::Mesh& mesh, const ops::SequenceShare& share, Device device)
     : plan_(std::move(plan)),
       model_(model),
       tokenizer_(tokenizer),
       mesh_(mesh),
+      share_(share),
       device_(device),
       training_(plan_.table, mesh.group("pp"), model.parameters()) {}
 
@@ -149,16 +148,17 @@ Tensor Pipeline::loss(const data::Batch& batch, double scale) {
   const int64_t size = batch.batch % plan_.micro_batch_size == 0 ? plan_.micro_batch_size : batch.batch;
   std::vector<LabelledBatch> micro_batches;
   for (int64_t first = 0; first < batch.batch; first += size) {
-    micro_batches.push_back(to_device(rows_of(batch, first, size), model_, tokenizer_, device_));
+    micro_batches.push_back(to_device(rows_of(batch, first, size), model_, tokenizer_, device_, share_));
   }
   const auto forward = [&](int stage, int i, const Tensor& input) {
     const LabelledBatch& micro_batch = micro_batches[static_cast<size_t>(i)];
     return model_.run_stage(plan_.stages[static_cast<size_t>(stage)], input, micro_batch.inputs, micro_batch.labels_BS,
                             scale);
   };
-  const parallel::HiddenStates hidden{.shape = {size * batch.seq_len / mesh_.size("tp"), model_.hidden_size()},
-                                      .dtype = model_.compute_dtype,
-                                      .device = device_};
+  const parallel::HiddenStates hidden{
+      .shape = {size * batch.seq_len / (mesh_.size("cp") * mesh_.size("tp")), model_.hidden_size()},
+      .dtype = model_.compute_dtype,
+      .device = device_};
   const Tensor loss = runner_for(static_cast<int64_t>(micro_batches.size())).run(forward, hidden);
   return loss.defined() ? loss : at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
 }

@@ -32,7 +32,7 @@ class Pipeline {
  public:
   // `model` has the stages of this rank.
   Pipeline(PipelinePlan plan, models::LanguageModel& model, const data::Tokenizer& tokenizer,
-           const parallel::Mesh& mesh, Device device);
+           const parallel::Mesh& mesh, const ops::SequenceShare& share, Device device);
   // The pipeline rank that makes the loss.
   int64_t last_rank() const { return plan_.table.owner.back(); }
 
@@ -52,6 +52,7 @@ class Pipeline {
   models::LanguageModel& model_;
   const data::Tokenizer& tokenizer_;
   const parallel::Mesh& mesh_;
+  ops::SequenceShare share_;
   Device device_;
   parallel::PipelineRunner training_;
   std::map<int64_t, parallel::PipelineRunner> validation_;  // by the number of micro-batches

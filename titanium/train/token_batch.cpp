@@ -28,24 +28,27 @@ Tensor tokens_to_device(std::span<const int64_t> tokens, int64_t seq_len, Device
 }
 
 LabelledBatch to_device(const data::Batch& batch, const models::LanguageModel& model, const data::Tokenizer& tokenizer,
-                        Device device) {
+                        Device device, const ops::SequenceShare& share) {
   check_vocabulary(batch, model.vocabulary());
+  const auto share_to_device = [&](std::span<const int64_t> tokens) {
+    return tokens_to_device(ops::share_of(tokens, batch.seq_len, share), batch.seq_len / share.ranks, device);
+  };
   LabelledBatch labelled;
-  labelled.inputs.tokens_BS = tokens_to_device(batch.inputs, batch.seq_len, device);
-  labelled.labels_BS = tokens_to_device(batch.labels, batch.seq_len, device);
+  labelled.inputs.tokens_BS = share_to_device(batch.inputs);
+  labelled.labels_BS = share_to_device(batch.labels);
   if (model.attends_inside_documents()) {
     TI_CHECK(
         tokenizer.eos_id().has_value(),
         "attention inside documents needs an end-of-sequence token, and the tokenizer has none. Name it as eos_token "
         "in tokenizer_config.json, or use model.attn_mask_type = \"causal\".");
-    labelled.inputs.documents = ops::find_documents(batch.inputs, batch.seq_len, *tokenizer.eos_id(), device);
+    labelled.inputs.documents = ops::find_documents(batch.inputs, batch.seq_len, *tokenizer.eos_id(), device, share);
   }
   return labelled;
 }
 
-int64_t count_valid_tokens(const data::Batch& batch) {
-  return std::count_if(batch.labels.begin(), batch.labels.end(),
-                       [](int64_t label) { return label != data::kIgnoreIndex; });
+int64_t count_valid_tokens(const data::Batch& batch, const ops::SequenceShare& share) {
+  const std::vector<int64_t> labels = ops::share_of(batch.labels, batch.seq_len, share);
+  return std::count_if(labels.begin(), labels.end(), [](int64_t label) { return label != data::kIgnoreIndex; });
 }
 
 }  // namespace titanium::train

@@ -12,14 +12,15 @@ struct LabelledBatch {
   Tensor labels_BS;
 };
 
-// Copies to `device` without waiting, and finds the documents if the model attends inside them. Throws Error if a token
-// id is outside the model's vocabulary.
+// Copies this rank's share of each sequence to `device` without waiting, and finds the documents if the model attends
+// inside them. Throws Error if a token id is outside the model's vocabulary.
 LabelledBatch to_device(const data::Batch& batch, const models::LanguageModel& model, const data::Tokenizer& tokenizer,
-                        Device device);
+                        Device device, const ops::SequenceShare& share = {});
 
 // [batch, seq_len] on `device`.
 Tensor tokens_to_device(std::span<const int64_t> tokens, int64_t seq_len, Device device);
 
-int64_t count_valid_tokens(const data::Batch& batch);
+// Of this rank's share.
+int64_t count_valid_tokens(const data::Batch& batch, const ops::SequenceShare& share = {});
 
 }  // namespace titanium::train

@@ -8,6 +8,7 @@
 #include "titanium/data/dataset_registry.h"
 #include "titanium/models/converters.h"
 #include "titanium/models/registry.h"
+#include "titanium/ops/kernel_choice.h"
 #include "titanium/parallel/activation_checkpoint.h"
 #include "titanium/tensor/cuda_backend.h"
 #include "titanium/train/load_checkpoint.h"
@@ -136,6 +137,7 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
                              ModelPlan plan) {
   models::check_converters(config, device);
   apply_determinism(config.debug);
+  ops::set_reference_ops(config.debug.reference_ops);
   log_plan(config, plan);
   if (device.is_cuda()) check_fits(plan.memory, cuda_device_properties(device.index()).total_memory);
 
@@ -150,7 +152,11 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
   if (!source || !fills_model(*source, config.checkpoint)) run.model->init_weights(weight_seed(config.debug));
   run.parallelism = models::parallelize(*run.model, config, *run.mesh, device);
   if (plan.pipeline) {
-    run.pipeline = std::make_unique<Pipeline>(*std::move(plan.pipeline), *run.model, run.tokenizer, *run.mesh, device);
+    log_info("Using pipeline schedule {} with {} microbatches and {} stages.",
+             config.parallelism.pipeline_parallel_schedule, plan.pipeline->table.micro_batches,
+             plan.pipeline->stages.size());
+    run.pipeline = std::make_unique<Pipeline>(*std::move(plan.pipeline), *run.model, run.tokenizer, *run.mesh,
+                                              run.parallelism.share, device);
   }
   run.optimizer = build_optimizer(config.optimizer, run.parameters);
   run.schedule = build_schedule(config);
@@ -163,7 +169,9 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
 
 Reader reader_of(const parallel::Mesh& mesh) { return {mesh.rank("batch"), mesh.size("batch")}; }
 
-bool reads_for_others(const parallel::Mesh& mesh) { return mesh.rank("tp") == 0 && mesh.rank("pp") == 0; }
+bool reads_for_others(const parallel::Mesh& mesh) {
+  return mesh.rank("tp") == 0 && mesh.rank("pp") == 0 && mesh.rank("cp") == 0;
+}
 
 std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer,
                                            const Reader& reader) {

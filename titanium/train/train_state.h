@@ -67,7 +67,7 @@ struct Reader {
   int64_t ranks = 1;
 };
 Reader reader_of(const parallel::Mesh& mesh);
-// Ranks that differ only in their part of the model read the same samples; one of them counts.
+// Ranks that differ only in their part of the model or of the sequence read the same samples; one of them counts.
 bool reads_for_others(const parallel::Mesh& mesh);
 // Training data begins again at its end; validation data ends, unless validation.steps says how much of it to use.
 std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer,

@@ -24,17 +24,18 @@ std::vector<data::Batch> fetch(TrainState& run, double& waited_seconds) {
   return batches;
 }
 
-int64_t count_valid_tokens(const std::vector<data::Batch>& batches) {
+int64_t count_valid_tokens(const std::vector<data::Batch>& batches, const ops::SequenceShare& share) {
   int64_t count = 0;
-  for (const data::Batch& batch : batches) count += train::count_valid_tokens(batch);
+  for (const data::Batch& batch : batches) count += train::count_valid_tokens(batch, share);
   return count;
 }
 
 // What all ranks have to know before they compute. On the host, so that the device need not be waited for.
 void agree(const parallel::Mesh& mesh, StepReport& report) {
-  const bool reads = reads_for_others(mesh);
+  // Context-parallel ranks count what they have of a sequence, those with other parts of the model the same tokens.
+  const bool counts = mesh.rank("tp") == 0 && mesh.rank("pp") == 0;
   const Tensor sums = at::tensor(
-      {reads ? report.valid_tokens : int64_t{0}, int64_t{report.requests.stop}, int64_t{report.requests.save}},
+      {counts ? report.valid_tokens : int64_t{0}, int64_t{report.requests.stop}, int64_t{report.requests.save}},
       at::kLong);
   mesh.reduce("world", sums, comm::Reduce::kSum);
   report.all_valid_tokens = sums[0].item<int64_t>();
@@ -62,7 +63,7 @@ Tensor forward_backward(TrainState& run, const std::vector<data::Batch>& batches
     return total;
   }
   for (const data::Batch& batch : batches) {
-    const LabelledBatch labelled = to_device(batch, *run.model, run.tokenizer, run.device);
+    const LabelledBatch labelled = to_device(batch, *run.model, run.tokenizer, run.device, run.parallelism.share);
     run.parallelism.data_parallel->begin_micro_batch(/*last=*/&batch == &batches.back());
     const Tensor loss = run.model->loss(labelled.inputs, labelled.labels_BS, scale);
     loss.backward();
@@ -99,7 +100,7 @@ std::optional<StepReport> train_step(TrainState& run, const Requests& requests,
     return std::nullopt;
   }
   run.optimizer->zero_grad();
-  report.valid_tokens = count_valid_tokens(batches);
+  report.valid_tokens = count_valid_tokens(batches, run.parallelism.share);
   report.requests = requests;
   agree(*run.mesh, report);
   report.loss = forward_backward(run, batches, report.all_valid_tokens);

@@ -19,8 +19,8 @@ struct StepReport {
   Tensor loss;       // of this rank: summed over its valid tokens / valid tokens of all ranks, fp64
   Tensor grad_norm;  // before clipping, fp64
   double lr = 0;
-  int64_t tokens = 0;               // of this rank, trained on in this step, ignored ones included
-  int64_t valid_tokens = 0;         // of this rank, those that count
+  int64_t tokens = 0;               // that this rank read for this step, ignored ones included
+  int64_t valid_tokens = 0;         // of this rank's share of them, those that count
   int64_t all_valid_tokens = 0;     // of all ranks
   double data_loading_seconds = 0;  // that the step waited for the loader
   Requests requests;                // of any rank: all do so after this step

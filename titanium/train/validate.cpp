@@ -22,7 +22,7 @@ std::optional<data::Batch> next_batch(const TrainState& run, data::Loader& loade
 
 Tensor loss_of(const TrainState& run, const data::Batch& batch) {
   if (run.pipeline) return run.pipeline->loss(batch, 1.0);
-  const LabelledBatch labelled = to_device(batch, *run.model, run.tokenizer, run.device);
+  const LabelledBatch labelled = to_device(batch, *run.model, run.tokenizer, run.device, run.parallelism.share);
   return run.model->loss(labelled.inputs, labelled.labels_BS, 1.0);
 }
 

@@ -260,15 +260,5 @@ TEST(DcpFlaws, EveryTruncationOfTheMetadataIsRefused) {
   }
 }
 
-TEST(DcpFlaws, WhatCannotBeWrittenIsNamedAndLeavesNothing) {
-  const auto folder = test_folder();
-  write_file_atomically(folder / "file", "");
-  const std::vector<DcpObjectItem> object = {{"step", 5, {}}};
-  EXPECT_THROW(write_dcp_files(folder / "file" / "step-1", 0, {}, object), Error);
-  std::filesystem::create_directories(folder / "step-1" / "__0_0.distcp");  // a folder is where the file should be
-  EXPECT_THROW(write_dcp_files(folder / "step-1", 0, {}, object), Error);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "step-1"), {}), 1);
-}
-
 }  // namespace
 }  // namespace titanium::checkpoint

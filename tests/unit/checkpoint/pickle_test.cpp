@@ -101,6 +101,21 @@ TEST(Pickle, ClassesOfTorchBecomeObjectsAndPlainValues) {
   EXPECT_THROW(index.state().at("fqn").as_int(), Error);
 }
 
+TEST(Pickle, MembersOfEnumerationsAreReadInBothSpellings) {
+  const std::string format = "ctorch.distributed.checkpoint.metadata\n_MEM_FORMAT_ENCODING\n"s;
+  const PickleValue called = read("\x80\x02"s + format + "K\x00\x85R."s);
+  const PickleValue taken = read(
+      "\x80\x02"
+      "c__builtin__\ngetattr\n"s +
+      format + "X\x17\x00\x00\x00TORCH_CONTIGUOUS_FORMAT\x86R."s);
+  EXPECT_EQ(taken.type_name(), called.type_name());
+  EXPECT_EQ(taken.items()[0].as_string(), "TORCH_CONTIGUOUS_FORMAT");
+  EXPECT_NE(refusal("\x80\x02"
+                    "cbuiltins\ngetattr\nctorch\nSize\nX\x01\x00\x00\x00x\x86R."s)
+                .find("getattr takes something else than a member of an enumeration"),
+            std::string::npos);
+}
+
 TEST(Pickle, UnknownClassesAreNamedAndRefused) {
   EXPECT_NE(refusal("\x80\x02"
                     "cos\nsystem\nX\x04\x00\x00\x00true\x85R."s)

@@ -15,13 +15,21 @@ TEST(Availability, ShippedDebugModelIsAvailable) {
 }
 
 TEST(Availability, EachMissingOptionIsNamedWithItsValue) {
-  EXPECT_EQ(missing({"--parallelism.context_parallel_degree=2", "--model.name=qwen3", "--metrics.enable_wandb",
+  EXPECT_EQ(missing({"--parallelism.expert_parallel_degree=2", "--model.name=qwen3", "--metrics.enable_wandb",
                      "--model.converters=quantize.linear.mx", "--activation_checkpoint.mode=memory_budget",
                      "--activation_checkpoint.visualize_memory_budget_pareto"}),
             (Args{"not available yet: metrics.enable_wandb = true", "not available yet: model.name = \"qwen3\"",
                   "not available yet: model.converters = [\"quantize.linear.mx\"]",
-                  "not available yet: parallelism.context_parallel_degree = 2",
+                  "not available yet: parallelism.expert_parallel_degree = 2",
                   "not available yet: activation_checkpoint.visualize_memory_budget_pareto = true"}));
+}
+
+TEST(Availability, OneLoadBalancerOfContextParallelismIsMissing) {
+  EXPECT_EQ(missing({"--parallelism.context_parallel_degree=2", "--parallelism.context_parallel_load_balancer=None"}),
+            Args{});
+  EXPECT_EQ(missing({"--parallelism.context_parallel_degree=2", "--parallelism.context_parallel_load_balancer=ptrr"}),
+            Args{"not available yet: parallelism.context_parallel_load_balancer = \"ptrr\""});
+  EXPECT_EQ(missing({"--parallelism.context_parallel_load_balancer=ptrr"}), Args{});
 }
 
 TEST(Availability, OptionsUnderASwitchThatIsOffDoNotMatter) {

@@ -28,7 +28,8 @@ const std::vector<Layout>& layouts() {
                                           {"tp2", 1, 1, 2},
                                           {"fsdp2tp2", 1, 2, 2},
                                           {"hsdp2x2", 2, 2, 1},
-                                          {"pp2tp2", 1, 1, 2, [](JobConfig&) {}, 2}};
+                                          {"pp2tp2", 1, 1, 2, [](JobConfig&) {}, 1, 2},
+                                          {"fsdp2cp2", 1, 2, 1, [](JobConfig&) {}, 2}};
   return all;
 }
 
@@ -408,11 +409,14 @@ TEST(CheckpointFlaws, AnErrorNamesTheNewestUndamagedCheckpoint) {
   const fs::path folder = test_folder();
   const JobConfig config = saving_config(layouts()[0], folder);
   train_until(config, 1, 6);
-  fs::resize_file(step_of(folder, 6) / "__0_0.distcp", 1000);
   fs::remove(step_of(folder, 4) / "__0_1.distcp");
-  const std::string error = error_of([&] { train_until(config, 1, 6); });
-  EXPECT_NE(error.find("step-6"), std::string::npos) << error;
-  EXPECT_NE(error.find("use it with --checkpoint.load_step 2."), std::string::npos) << error;
+  for (const char* damaged : {"__0_0.distcp", ".metadata"}) {
+    SCOPED_TRACE(damaged);
+    fs::resize_file(step_of(folder, 6) / damaged, 1000);
+    const std::string error = error_of([&] { train_until(config, 1, 6); });
+    EXPECT_NE(error.find("step-6"), std::string::npos) << error;
+    EXPECT_NE(error.find("use it with --checkpoint.load_step 2."), std::string::npos) << error;
+  }
 }
 
 TEST(CheckpointFlaws, AnotherModelIsRefused) {

@@ -95,6 +95,17 @@ int64_t resident_bytes() {
   return resident * 4096;
 }
 
+// How keys and values travel, and who has which chunks.
+std::function<void(JobConfig&)> context(
+    const char* rotate_method, std::optional<std::string> balancer,
+    std::function<void(JobConfig&)> more = [](JobConfig&) {}) {
+  return [=](JobConfig& c) {
+    c.parallelism.context_parallel_rotate_method = rotate_method;
+    c.parallelism.context_parallel_load_balancer = balancer;
+    more(c);
+  };
+}
+
 class Layouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(Layouts, TrainAsOneRankDoes) {
@@ -129,17 +140,41 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"async_tp2", 1, 1, 2, [](JobConfig& c) { c.parallelism.enable_async_tensor_parallel = true; }}),
     [](const auto& info) { return info.param.name; });
 
+INSTANTIATE_TEST_SUITE_P(
+    Context, Layouts,
+    testing::Values(Layout{"cp2", 1, 1, 1, context("allgather", "headtail"), 2},
+                    Layout{"cp2_in_order", 1, 1, 1, context("allgather", std::nullopt), 2},
+                    Layout{"cp2_ring", 1, 1, 1, context("alltoall", "headtail"), 2},
+                    Layout{"cp2_ring_in_order", 1, 1, 1, context("alltoall", std::nullopt), 2},
+                    Layout{"cp4", 1, 1, 1, context("allgather", "headtail"), 4},
+                    Layout{"cp4_in_order", 1, 1, 1, context("allgather", std::nullopt), 4},
+                    Layout{"cp4_ring", 1, 1, 1, context("alltoall", "headtail"), 4},
+                    Layout{"cp4_ring_in_order", 1, 1, 1, context("alltoall", std::nullopt), 4},
+                    Layout{"fsdp2_cp2", 1, 2, 1, context("allgather", "headtail"), 2},
+                    Layout{"fsdp2_cp2_ring", 1, 2, 1, context("alltoall", "headtail"), 2},
+                    Layout{"dp2_cp2", 2, 1, 1, context("allgather", "headtail"), 2},
+                    Layout{"hsdp2x2_cp2_ring", 2, 2, 1, context("alltoall", "headtail"), 2},
+                    Layout{"tp2_cp2", 1, 1, 2, context("allgather", "headtail"), 2},
+                    Layout{"tp2_cp2_ring_in_order", 1, 1, 2, context("alltoall", std::nullopt), 2},
+                    Layout{"fsdp2_tp2_cp2", 1, 2, 2, context("allgather", "headtail"), 2},
+                    Layout{"fsdp2_tp2_cp2_ring", 1, 2, 2, context("alltoall", "headtail"), 2},
+                    Layout{"cp2_accumulation", 1, 1, 1,
+                           context("alltoall", "headtail", [](JobConfig& c) { c.training.local_batch_size = 3; }), 2},
+                    Layout{"fsdp2_cp2_accumulation", 1, 2, 1,
+                           context("allgather", "headtail", [](JobConfig& c) { c.training.local_batch_size = 2; }), 2}),
+    [](const auto& info) { return info.param.name; });
+
 // Stages of a pipeline: a schedule, and what it is combined with.
 Layout pipeline(
     const char* name, const char* schedule, int64_t ranks, int64_t replicate = 1, int64_t shard = 1, int64_t tensor = 1,
-    const std::function<void(JobConfig&)>& more = [](JobConfig&) {}) {
+    const std::function<void(JobConfig&)>& more = [](JobConfig&) {}, int64_t context = 1) {
   const auto change = [=](JobConfig& c) {
     c.training.steps = 6;
     c.parallelism.pipeline_parallel_schedule = schedule;
     c.parallelism.pipeline_parallel_microbatch_size = 1;
     more(c);
   };
-  return {name, replicate, shard, tensor, change, ranks};
+  return {name, replicate, shard, tensor, change, context, ranks};
 }
 
 constexpr int64_t kDeep = 6;  // blocks, so that eight stages have something to do
@@ -179,6 +214,9 @@ INSTANTIATE_TEST_SUITE_P(
                    c.activation_checkpoint.mode = "selective";
                    c.activation_checkpoint.selective_ac_option = "op";
                  }),
+        pipeline("pp2_cp2", "1F1B", 2, 1, 1, 1, context("allgather", "headtail"), 2),
+        pipeline("pp2_tp2_cp2_ring", "ZBVZeroBubble", 2, 1, 1, 2, context("alltoall", "headtail"), 2),
+        pipeline("pp2_fsdp2_cp2", "Interleaved1F1B", 2, 1, 2, 1, context("alltoall", std::nullopt), 2),
         pipeline("pp2_uneven", "1F1B", 2, 1, 1, 1,
                  [](JobConfig& c) {
                    c.parallelism.module_fqns_per_model_part = {
@@ -197,7 +235,8 @@ TEST(Layout, TiedEmbeddingsTrainAsOnOneRankInAPipeline) {
 }
 
 TEST(Layout, TiedEmbeddingsTrainAsOnOneRank) {
-  for (const Layout& layout : {Layout{"fsdp2", 1, 2, 1}, Layout{"dp2", 2, 1, 1}, Layout{"fsdp2_tp2", 1, 2, 2}}) {
+  for (const Layout& layout : {Layout{"fsdp2", 1, 2, 1}, Layout{"dp2", 2, 1, 1}, Layout{"fsdp2_tp2", 1, 2, 2},
+                               Layout{"fsdp2_cp2", 1, 2, 1, context("allgather", "headtail"), 2}}) {
     expect_same_run(train(configure(layout), layout.ranks(), /*tied=*/true), one_rank_run(/*tied=*/true), 1e-5);
   }
 }
@@ -210,14 +249,35 @@ TEST(Layout, RecomputationGivesTheSameRunInParallel) {
                           c.training.steps = 10;
                         }};
     expect_same_run(train(configure(layout), layout.ranks()), one_rank_run(), 1e-5);
+    for (const char* rotate_method : {"allgather", "alltoall"}) {
+      const Layout shared{"fsdp2_tp2_cp2", 1, 2, 2, context(rotate_method, "headtail", layout.change), 2};
+      expect_same_run(train(configure(shared), shared.ranks()), one_rank_run(), 1e-5);
+    }
+  }
+}
+
+// Attention inside documents, with fewer key/value heads than heads.
+TEST(Layout, DocumentsThatGoOnFromRankToRankAreWhole) {
+  models::llama3::Args args = tiny_args(/*tied=*/false);
+  args.n_kv_heads = 2;
+  args.attn_type = "varlen";
+  args.attn_mask_type = "block_causal";
+  const Outcome one = train(configure({"one", 1, 1, 1}), 1, args);
+  EXPECT_NE(one.losses, one_rank_run().losses);
+  for (const Layout& layout : {Layout{"cp4", 1, 1, 1, context("allgather", "headtail"), 4},
+                               Layout{"cp2_ring_in_order", 1, 1, 1, context("alltoall", std::nullopt), 2},
+                               Layout{"fsdp2_tp2_cp2_ring", 1, 2, 2, context("alltoall", "headtail"), 2}}) {
+    expect_same_run(train(configure(layout), layout.ranks(), args), one, 1e-5);
   }
 }
 
 TEST(Layout, MixedPrecisionStaysWithinTheRoundingOfBfloat16) {
   const auto bf16 = [](JobConfig& c) { c.training.mixed_precision_param = "bfloat16"; };
   const Outcome one = train(configure({"one", 1, 1, 1, bf16}), 1);
-  for (const Layout& layout : {Layout{"fsdp2", 1, 2, 1, bf16}, Layout{"tp2", 1, 1, 2, bf16},
-                               Layout{"dp2", 2, 1, 1, bf16}, Layout{"fsdp2_tp2", 1, 2, 2, bf16}}) {
+  for (const Layout& layout :
+       {Layout{"fsdp2", 1, 2, 1, bf16}, Layout{"tp2", 1, 1, 2, bf16}, Layout{"dp2", 2, 1, 1, bf16},
+        Layout{"fsdp2_tp2", 1, 2, 2, bf16}, Layout{"cp4", 1, 1, 1, context("allgather", "headtail", bf16), 4},
+        Layout{"cp4_ring", 1, 1, 1, context("alltoall", "headtail", bf16), 4}}) {
     const Outcome outcome = train(configure(layout), layout.ranks());
     for (size_t i = 0; i < one.losses.size(); ++i) {
       EXPECT_NEAR(outcome.losses[i], one.losses[i], 1e-3 * one.losses[i]) << layout.name << " step " << i + 1;
@@ -320,7 +380,10 @@ TEST(Layout, ValidationSeesTheWholeSetOnEveryLayout) {
     c.validation.data_streams = 12;
   };
   const auto losses = [&](Layout layout) {
-    layout.change = with_validation;
+    layout.change = [&, change = layout.change](JobConfig& c) {
+      change(c);
+      with_validation(c);
+    };
     std::vector<double> losses(layout.ranks());
     on_every_rank(layout, [&](TrainState& run) {
       const auto loader =
@@ -333,6 +396,8 @@ TEST(Layout, ValidationSeesTheWholeSetOnEveryLayout) {
   };
   const double one = losses({"one", 1, 1, 1})[0];
   for (const Layout& layout : {Layout{"fsdp3", 1, 3, 1}, Layout{"dp2_tp2", 2, 1, 2}, Layout{"fsdp2", 1, 2, 1},
+                               Layout{"fsdp2_cp2", 1, 2, 1, context("allgather", "headtail"), 2},
+                               Layout{"tp2_cp2_ring", 1, 1, 2, context("alltoall", std::nullopt), 2},
                                pipeline("pp2_fsdp2", "ZBVZeroBubble", 2, 1, 2)}) {
     for (const double loss : losses(layout)) EXPECT_NEAR(loss, one, 1e-6 * one) << layout.name;
   }

@@ -6,12 +6,6 @@
 namespace titanium::models::llama3 {
 namespace {
 
-// 2/3 of 4 * dim, scaled, rounded up.
-int64_t ffn_hidden(int64_t dim, double multiplier, int64_t multiple_of) {
-  const auto hidden = static_cast<int64_t>(multiplier * static_cast<double>(2 * 4 * dim / 3));
-  return (hidden + multiple_of - 1) / multiple_of * multiple_of;
-}
-
 struct Sizes {
   int64_t dim, layers, heads, kv_heads;
   double multiplier;
@@ -25,7 +19,7 @@ Args llama2(const Sizes& sizes) {
   args.n_heads = sizes.heads;
   args.n_kv_heads = sizes.kv_heads;
   args.head_dim = sizes.dim / sizes.heads;
-  args.ffn_hidden_dim = ffn_hidden(sizes.dim, sizes.multiplier, sizes.multiple_of);
+  args.ffn_hidden_dim = ffn_hidden_dim(sizes.dim, sizes.multiplier, sizes.multiple_of);
   args.vocab_size = 32000;
   args.max_seq_len = 4096;
   return args;
@@ -61,6 +55,11 @@ Args inside_documents(Args args, const std::string& attn_type) {
 }
 
 }  // namespace
+
+int64_t ffn_hidden_dim(int64_t dim, double multiplier, int64_t multiple_of) {
+  const auto hidden = static_cast<int64_t>(multiplier * static_cast<double>(2 * 4 * dim / 3));
+  return (hidden + multiple_of - 1) / multiple_of * multiple_of;
+}
 
 const std::map<std::string, Args>& llama3_flavors() {
   static const std::map<std::string, Args> flavors = [] {

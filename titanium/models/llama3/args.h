@@ -39,6 +39,13 @@ Args args_from_config_json(const std::filesystem::path& file);
 // The other way round, for weights in `dtype`: what transformers needs to build the same model.
 std::string to_config_json(const Args& args, Dtype dtype);
 
+// Sizes from the params.json of a folder of Meta's; a vocabulary that it leaves open is that of the weights beside it.
+// Throws UsageError as above.
+Args args_from_params_json(const std::filesystem::path& file);
+
 std::string to_json(const Args& args);
+
+// The width of a feed-forward layer: 2/3 of 4 * dim, scaled, rounded up.
+int64_t ffn_hidden_dim(int64_t dim, double multiplier, int64_t multiple_of);
 
 }  // namespace titanium::models::llama3

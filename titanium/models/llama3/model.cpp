@@ -1,6 +1,7 @@
 #include "titanium/models/llama3/model.h"
 
 #include "titanium/base/error.h"
+#include "titanium/ops/context_attention.h"
 #include "titanium/ops/embedding.h"
 #include "titanium/ops/feed_forward.h"
 #include "titanium/ops/head_loss.h"
@@ -51,7 +52,9 @@ Tensor TransformerBlock::forward(const Tensor& x_tD, const Tensor& rope_table, c
 Tensor TransformerBlock::forward_once(const Tensor& x_tD, const Tensor& rope_table,
                                       const ops::DocumentsPtr& documents) {
   const ops::Qkv qkv = ops::norm_qkv_rope(x_tD, attention_args(rope_table));
-  const Tensor mixed_BSHE = ops::attention(qkv.q_BSHE, qkv.k_BSKE, qkv.v_BSKE, documents);
+  const Tensor mixed_BSHE = context == nullptr
+                                ? ops::attention(qkv.q_BSHE, qkv.k_BSKE, qkv.v_BSKE, documents)
+                                : ops::context_attention(qkv.q_BSHE, qkv.k_BSKE, qkv.v_BSKE, documents, *context);
   const Tensor mixed_TD = mixed_BSHE.flatten(0, 1).flatten(1);
   return feed_forward_half(ops::linear_residual(mixed_TD, attention_.wo.weight, qkv.residual_tD, *exchange));
 }
@@ -148,6 +151,15 @@ void Llama3::set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) {
   }
 }
 
+void Llama3::set_context_exchange(ops::ContextExchange& exchange) {
+  context_ = &exchange;
+  rope_device_ = rope_table_.device();
+  rope_table_ = rope_table_.cpu();  // the device needs this rank's rows only
+  for (const auto& layer : layers_) {
+    if (layer) layer->context = &exchange;
+  }
+}
+
 void Llama3::init_weights(uint64_t seed) {
   constexpr double kUncut = 1e6;
   const double std = 1.0 / std::sqrt(static_cast<double>(args_.dim));
@@ -169,11 +181,20 @@ Tensor Llama3::embed(const Tensor& tokens_BS) {
   });
 }
 
-Tensor Llama3::run_blocks(const std::vector<int64_t>& blocks, Tensor x_tD, const TokenBatch& batch) {
-  const int64_t seq_len = batch.tokens_BS.size(1);
-  TI_CHECK(seq_len <= args_.max_seq_len, "a sequence of {} tokens is longer than the model's {} positions.", seq_len,
+Tensor Llama3::rope_rows(int64_t seq_len) {
+  const int64_t whole = context_ == nullptr ? seq_len : seq_len * context_->share().ranks;
+  TI_CHECK(whole <= args_.max_seq_len, "a sequence of {} tokens is longer than the model's {} positions.", whole,
            args_.max_seq_len);
-  const Tensor rope_table = rope_table_.narrow(0, 0, seq_len);
+  const Tensor rows = rope_table_.narrow(0, 0, whole);
+  if (context_ == nullptr) return rows;
+  if (!rope_share_.defined() || rope_share_.size(0) != seq_len) {
+    rope_share_ = ops::share_of(rows, 0, context_->share()).to(rope_device_);
+  }
+  return rope_share_;
+}
+
+Tensor Llama3::run_blocks(const std::vector<int64_t>& blocks, Tensor x_tD, const TokenBatch& batch) {
+  const Tensor rope_table = rope_rows(batch.tokens_BS.size(1));
   for (const int64_t i : blocks) {
     x_tD = block_units_[i]->run(x_tD,
                                 [&](const Tensor& x) { return layers_[i]->forward(x, rope_table, batch.documents); });

@@ -33,6 +33,7 @@ class TransformerBlock : public nn::Module {
 
   nn::BlockSaves saves = nn::BlockSaves::kEverything;
   ops::RowExchange* exchange = &ops::all_rows_here();
+  ops::ContextExchange* context = nullptr;  // null: whole sequences are here
 
  private:
   ops::NormQkvRopeArgs attention_args(const Tensor& rope_table);
@@ -72,6 +73,7 @@ class Llama3 : public LanguageModel {
   const parallel::TensorParallelPlan& tensor_parallel_plan() const override;
   void check_tensor_parallel(int64_t degree) const override;
   void set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) override;
+  void set_context_exchange(ops::ContextExchange& exchange) override;
   HuggingFaceTensor hugging_face_tensor(const std::string& fqn) const override;
   std::string hugging_face_config(Dtype dtype) const override { return to_config_json(args_, dtype); }
   bool is_redundant(const std::string& name) const override;
@@ -84,6 +86,7 @@ class Llama3 : public LanguageModel {
   int64_t max_seq_len() const override { return args_.max_seq_len; }
   ModelSize size(int64_t seq_len) const override;
   int64_t saved_bytes_per_token(nn::BlockSaves saves) const override;
+  int64_t key_value_width() const override { return 2 * args_.n_kv_heads * args_.head_dim; }
   std::string description() const override { return to_json(args_); }
   const Args& args() const { return args_; }
 
@@ -91,6 +94,7 @@ class Llama3 : public LanguageModel {
   void build_units();
   Parameter& head() { return output_ ? output_->weight : tok_embeddings_->weight; }
   Tensor embed(const Tensor& tokens_BS);
+  Tensor rope_rows(int64_t seq_len);  // of the positions of this rank's tokens
   // This rank's rows of [T, D] after these blocks, before the last norm.
   Tensor run_blocks(const std::vector<int64_t>& blocks, Tensor x_tD, const TokenBatch& batch);
   Tensor hidden_states(const TokenBatch& batch);
@@ -103,11 +107,14 @@ class Llama3 : public LanguageModel {
   std::unique_ptr<nn::RmsNorm> norm_;
   std::unique_ptr<nn::Linear> output_;  // null with tied embeddings
   Tensor rope_table_;
+  Tensor rope_share_;  // with context parallelism: this rank's rows for the last sequence length
+  Device rope_device_ = at::kCPU;
 
   // Tied weights are used at both ends, so they stay gathered in between: they belong to the root.
   std::unique_ptr<nn::Unit> root_unit_, embedding_unit_, head_unit_;
   std::vector<std::unique_ptr<nn::Unit>> block_units_;
   ops::RowExchange* exchange_ = &ops::all_rows_here();
+  ops::ContextExchange* context_ = nullptr;
   bool loss_parallel_ = true;
 };
 

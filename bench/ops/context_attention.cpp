@@ -1,0 +1,159 @@
+// Attention over a shared sequence against attention over the whole, on one device: all ranks one after the other,
+// forward and backward, with the head sizes of Llama 3 8B. Nothing is exchanged: what is measured is what cutting the
+// computation into parts costs. Prints the speed of the parts as a fraction of the whole's; the mark is 90 % on a GPU.
+//
+//   bench_context_attention [tokens ...]      without a GPU: in fp32 on the CPU, with smaller sizes
+#include "titanium/ops/context_attention.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "titanium/ops/attention.h"
+#include "titanium/tensor/cuda_backend.h"
+
+namespace titanium::ops {
+namespace {
+
+constexpr int64_t kRanks = 8, kHeads = 32, kKvHeads = 8, kHeadDim = 128;
+
+// Parts that are all here already.
+class PartsHere : public KeyValueParts {
+ public:
+  PartsHere(const std::vector<KeyValuePart>& parts, const Tensor& no_grads) : parts_(parts), no_grads_(no_grads) {}
+  std::optional<KeyValuePart> next() override {
+    if (next_ == parts_.size()) return std::nullopt;
+    return parts_[next_++];
+  }
+  void give_back(const Tensor&) override {}
+  Tensor collect() override { return no_grads_; }
+
+ private:
+  const std::vector<KeyValuePart>& parts_;
+  Tensor no_grads_;
+  size_t next_ = 0;
+};
+
+class ExchangeHere : public ContextExchange {
+ public:
+  ExchangeHere(SequenceShare share, const std::vector<KeyValuePart>& parts, Tensor no_grads)
+      : share_(share), parts_(parts), no_grads_(std::move(no_grads)) {}
+  const SequenceShare& share() const override { return share_; }
+  std::unique_ptr<KeyValueParts> bring(const Tensor&, std::optional<Dtype>) override {
+    return std::make_unique<PartsHere>(parts_, no_grads_);
+  }
+
+ private:
+  SequenceShare share_;
+  const std::vector<KeyValuePart>& parts_;
+  Tensor no_grads_;
+};
+
+struct Inputs {
+  Tensor q, k, v, grad;
+};
+
+Inputs random_inputs(int64_t tokens, const at::TensorOptions& options) {
+  const auto make = [&](int64_t heads) { return at::randn({1, tokens, heads, kHeadDim}, options); };
+  return {make(kHeads), make(kKvHeads), make(kKvHeads), make(kHeads)};
+}
+
+SequenceShare share_of_rank(int64_t rank) { return {.rank = rank, .ranks = kRanks, .head_and_tail = true}; }
+
+Tensor packed(const Inputs& inputs) { return at::cat({inputs.k, inputs.v}, 2); }
+
+// As the ring delivers them: a rank's chunks at a time.
+std::vector<KeyValuePart> parts_of_ring(const Inputs& inputs) {
+  std::vector<KeyValuePart> parts;
+  for (int64_t rank = 0; rank < kRanks; ++rank) {
+    parts.push_back({share_of(packed(inputs), 1, share_of_rank(rank)), chunks_of(share_of_rank(rank), rank)});
+  }
+  return parts;
+}
+
+// As the all-gather does: everything at once, all tails and then all heads.
+std::vector<KeyValuePart> gathered_part(const Inputs& inputs) {
+  const std::vector<Tensor> chunks = packed(inputs).chunk(2 * kRanks, 1);
+  KeyValuePart all;
+  for (int64_t rank = 0; rank < kRanks; ++rank) all.chunks.push_back(2 * kRanks - 1 - rank);
+  for (int64_t rank = 0; rank < kRanks; ++rank) all.chunks.push_back(rank);
+  std::vector<Tensor> rows;
+  for (const int64_t chunk : all.chunks) rows.push_back(chunks[chunk]);
+  all.kv_BT2KE = at::cat(rows, 1);
+  return {all};
+}
+
+template <typename Attention>
+void forward_backward(const Inputs& inputs, const Attention& attention) {
+  const auto leaf = [](const Tensor& x) { return x.detach().requires_grad_(true); };
+  attention(leaf(inputs.q), leaf(inputs.k), leaf(inputs.v)).backward(inputs.grad);
+}
+
+template <typename F>
+double seconds(Device device, const F& f) {
+  constexpr int kRepeats = 5;
+  f();  // prepares
+  if (device.is_cuda()) synchronize_cuda();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kRepeats; ++i) f();
+  if (device.is_cuda()) synchronize_cuda();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / kRepeats;
+}
+
+double seconds_of_all_ranks(Device device, const Inputs& inputs, const std::vector<KeyValuePart>& parts) {
+  std::vector<Inputs> shares;
+  for (int64_t rank = 0; rank < kRanks; ++rank) {
+    const auto mine = [&](const Tensor& x) { return share_of(x, 1, share_of_rank(rank)); };
+    shares.push_back({mine(inputs.q), mine(inputs.k), mine(inputs.v), mine(inputs.grad)});
+  }
+  const Tensor no_grads = at::zeros(packed(shares[0]).sizes(), inputs.q.options().dtype(at::kFloat));
+  return seconds(device, [&] {
+    for (int64_t rank = 0; rank < kRanks; ++rank) {
+      ExchangeHere exchange(share_of_rank(rank), parts, no_grads);
+      forward_backward(shares[rank], [&](const Tensor& q, const Tensor& k, const Tensor& v) {
+        return context_attention(q, k, v, nullptr, exchange);
+      });
+    }
+  });
+}
+
+void measure(int64_t tokens, Device device) {
+  const Inputs inputs =
+      random_inputs(tokens, at::TensorOptions(device.is_cuda() ? at::kBFloat16 : at::kFloat).device(device));
+  const double whole = seconds(device, [&] {
+    forward_backward(inputs,
+                     [](const Tensor& q, const Tensor& k, const Tensor& v) { return attention(q, k, v, nullptr); });
+  });
+  std::printf("%8ld tokens: whole %9.2f ms", tokens, 1e3 * whole);
+  for (const bool ring : {false, true}) {
+    const std::vector<KeyValuePart> parts = ring ? parts_of_ring(inputs) : gathered_part(inputs);
+    const double shared = seconds_of_all_ranks(device, inputs, parts);
+    std::printf(", %s %9.2f ms (%.1f %%)", ring ? "alltoall" : "allgather", 1e3 * shared, 100 * whole / shared);
+  }
+  std::printf("\n");
+}
+
+}  // namespace
+}  // namespace titanium::ops
+
+int main(int argc, char** argv) {
+  using namespace titanium;
+  const Device device = cuda_device_count() > 0 ? Device(at::kCUDA, 0) : Device(at::kCPU);
+  std::vector<int64_t> sizes;
+  for (int i = 1; i < argc; ++i) sizes.push_back(std::atoll(argv[i]));
+  if (sizes.empty()) sizes = device.is_cuda() ? std::vector<int64_t>{32768, 131072} : std::vector<int64_t>{512, 1024};
+  std::printf("8 parts one after the other, %ld query and %ld key/value heads of %ld, forward and backward, on %s\n",
+              ops::kHeads, ops::kKvHeads, ops::kHeadDim, device.str().c_str());
+  for (const int64_t tokens : sizes) {
+    if (tokens <= 0 || tokens % (2 * ops::kRanks) != 0) {
+      std::fprintf(stderr, "%ld tokens cannot be cut into %ld chunks\n", tokens, 2 * ops::kRanks);
+      return 2;
+    }
+    ops::measure(tokens, device);
+  }
+  return 0;
+}

@@ -1,0 +1,155 @@
+// Attention over a shared sequence against attention over the whole. Ranks are threads.
+#include "titanium/parallel/context_parallel.h"
+
+#include "tests/support/tensors.h"
+#include "tests/support/threaded_ranks.h"
+#include "titanium/comm/flight_recorder.h"
+#include "titanium/ops/attention.h"
+#include "titanium/ops/context_attention.h"
+
+namespace titanium::parallel {
+namespace {
+
+using ops::SequenceShare;
+using test::random_tensor;
+
+constexpr int64_t kEos = 9;
+
+struct Inputs {
+  Tensor q, k, v, grad;
+};
+
+Inputs random_inputs(int64_t batch, int64_t seq_len, int64_t heads, int64_t kv_heads, Dtype dtype) {
+  const auto make = [&](int64_t count) { return random_tensor({batch, seq_len, count, 8}, dtype); };
+  return {make(heads), make(kv_heads), make(kv_heads), make(heads)};
+}
+
+// The output and the gradients of q, k and v.
+using Results = std::vector<Tensor>;
+
+Results run_attention(const Inputs& inputs, const std::function<Tensor(const Inputs&)>& attention) {
+  const auto leaf = [](const Tensor& x) { return x.detach().clone().requires_grad_(true); };
+  const Inputs own = {leaf(inputs.q), leaf(inputs.k), leaf(inputs.v), inputs.grad};
+  const Tensor out = attention(own);
+  out.backward(own.grad);
+  return {out.detach(), own.q.grad(), own.k.grad(), own.v.grad()};
+}
+
+// Few documents that go on over many chunks, and many that end inside one.
+std::vector<int64_t> tokens_with_documents(int64_t batch, int64_t seq_len) {
+  std::vector<int64_t> tokens(batch * seq_len, 1);
+  for (int64_t i = 0; i < batch * seq_len; ++i) {
+    const bool dense = i / seq_len % 2 == 0;
+    if (dense ? (i * 7919 + 13) % 5 == 0 : i % (seq_len / 2 + 3) == 1) tokens[i] = kEos;
+  }
+  return tokens;
+}
+
+struct Case {
+  int ranks;
+  int64_t chunk;  // tokens
+  bool head_and_tail;
+  RotateMethod method;
+  bool documents;
+  int64_t batch = 2, heads = 6, kv_heads = 2;
+  Dtype dtype = at::kDouble;
+};
+
+void expect_as_one_rank(const Case& c, double limit) {
+  const SequenceShare whole{.rank = 0, .ranks = c.ranks, .head_and_tail = c.head_and_tail};
+  const int64_t seq_len = whole.chunks() * c.chunk;
+  const Inputs inputs = random_inputs(c.batch, seq_len, c.heads, c.kv_heads, c.dtype);
+  const std::vector<int64_t> tokens = tokens_with_documents(c.batch, seq_len);
+  const auto documents = [&](const SequenceShare& share) {
+    return c.documents ? ops::find_documents(tokens, seq_len, kEos, at::kCPU, share) : nullptr;
+  };
+  const Results expected = run_attention(
+      inputs, [&](const Inputs& x) { return ops::attention_by_definition(x.q, x.k, x.v, documents({})); });
+  std::vector<Results> results(c.ranks);
+  test::run_ranks(c.ranks, [&](comm::World& world) {
+    SequenceShare share = whole;
+    share.rank = world.rank();
+    std::vector<int> members(c.ranks);
+    std::iota(members.begin(), members.end(), 0);
+    const auto exchange = make_context_exchange(world.group("cp", members), share, c.method);
+    const auto mine = [&](const Tensor& x) { return ops::share_of(x, 1, share); };
+    const Inputs own = {mine(inputs.q), mine(inputs.k), mine(inputs.v), mine(inputs.grad)};
+    results[share.rank] = run_attention(
+        own, [&](const Inputs& x) { return ops::context_attention(x.q, x.k, x.v, documents(share), *exchange); });
+  });
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    SequenceShare share = whole;
+    share.rank = rank;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_CLOSE(results[rank][i], ops::share_of(expected[i], 1, share), limit);
+    }
+  }
+}
+
+class ContextAttentionOnRanks : public testing::TestWithParam<int> {};
+
+TEST_P(ContextAttentionOnRanks, IsAttentionOverTheWholeSequence) {
+  for (const RotateMethod method : {RotateMethod::kAllGather, RotateMethod::kAllToAll}) {
+    for (const bool head_and_tail : {false, true}) {
+      for (const bool documents : {false, true}) {
+        for (const int64_t chunk : {1, 5, 7}) {
+          SCOPED_TRACE(fmt::format("method {}, head and tail {}, documents {}, chunks of {}", static_cast<int>(method),
+                                   head_and_tail, documents, chunk));
+          const int64_t batch = chunk == 5 ? 1 : 2;
+          expect_as_one_rank({GetParam(), chunk, head_and_tail, method, documents, batch}, 1e-12);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OneToEight, ContextAttentionOnRanks, testing::Range(1, 9));
+
+TEST(ContextAttention, KeepsThePrecisionOfTheDtype) {
+  for (const RotateMethod method : {RotateMethod::kAllGather, RotateMethod::kAllToAll}) {
+    for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
+      expect_as_one_rank({4, 9, true, method, false, 1, 4, 4, dtype}, 5 * test::tolerance(dtype));
+    }
+  }
+}
+
+std::vector<comm::CollectiveRecord> records_of_rank_0(RotateMethod method) {
+  comm::flight_recorder().set_capacity(1000);
+  expect_as_one_rank({4, 2, true, method, false, 1}, 1e-12);
+  std::vector<comm::CollectiveRecord> records = comm::flight_recorder().records();
+  std::erase_if(records, [](const comm::CollectiveRecord& record) { return record.group_rank != 0; });
+  return records;
+}
+
+TEST(ContextExchange, TheRotateMethodIsTheOneThatWasAskedFor) {
+  const auto count = [](const auto& records, std::string_view name) {
+    return std::ranges::count(records, name, [](const auto& record) { return std::string_view(record.name); });
+  };
+  const auto gathered = records_of_rank_0(RotateMethod::kAllGather);
+  EXPECT_EQ(count(gathered, "all_gather"), 2 * 2);  // heads and tails, forward and backward
+  EXPECT_EQ(count(gathered, "reduce_scatter"), 2);
+  EXPECT_EQ(count(gathered, "all_to_all"), 0);
+  const auto rotated = records_of_rank_0(RotateMethod::kAllToAll);
+  EXPECT_EQ(count(rotated, "all_to_all"), 3 + 3 + 4);  // keys and values, again, and gradients with the way home
+  EXPECT_EQ(count(rotated, "all_gather"), 0);
+  // Keys and values of one rank: 4 tokens, 2 x 2 heads of 8 in fp64.
+  for (const auto& record : rotated) EXPECT_EQ(record.bytes, 4 * 4 * 8 * 8);
+}
+
+TEST(ContextExchange, TheNextPartIsOnItsWayWhileThisOneIsComputed) {
+  constexpr int64_t kRanks = 4;
+  comm::flight_recorder().set_capacity(1000);
+  const auto world = comm::make_fake_world(/*rank=*/1, kRanks);
+  const auto exchange =
+      make_context_exchange(world->group("cp", {0, 1, 2, 3}), {1, kRanks, true}, RotateMethod::kAllToAll);
+  const auto parts = exchange->bring(random_tensor({1, 2, 4, 8}), std::nullopt);
+  for (int64_t step = 0; parts->next(); ++step) {
+    const auto records = comm::flight_recorder().records();
+    const auto under_way =
+        std::ranges::count(records, comm::CollectiveRecord::State::kIssued, &comm::CollectiveRecord::state);
+    EXPECT_EQ(under_way, step + 1 < kRanks ? 1 : 0) << "step " << step;
+  }
+}
+
+}  // namespace
+}  // namespace titanium::parallel

@@ -1,0 +1,96 @@
+#include "titanium/cli/convert.h"
+
+#include <CLI/CLI.hpp>
+
+#include "titanium/base/error.h"
+#include "titanium/cli/arguments.h"
+#include "titanium/config/job_config.h"
+#include "titanium/models/convert.h"
+#include "titanium/models/registry.h"
+
+namespace titanium::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using models::WeightsFormat;
+
+struct Options {
+  std::string source, target, to, model_name, model_flavor, export_dtype, assets;
+  bool force = false;
+};
+
+const std::map<std::string, WeightsFormat> kFormats = {
+    {"dcp", WeightsFormat::kDcp}, {"hf", WeightsFormat::kHuggingFace}, {"torch", WeightsFormat::kTorch}};
+
+bool describes_model(const fs::path& folder) {
+  return fs::exists(folder / "config.json") || fs::exists(folder / "params.json");
+}
+
+// A folder with the source's sizes and tokenizer; empty where there is none.
+fs::path assets_of(const Options& options) {
+  if (!options.assets.empty()) return options.assets;
+  const fs::path source = options.source;
+  const fs::path folder = fs::is_directory(source) ? source : fs::absolute(source).parent_path();
+  return describes_model(folder) ? folder : fs::path();
+}
+
+// Null where everything is to be converted as it is.
+std::unique_ptr<models::LanguageModel> build_model(const Options& options, const checkpoint::WeightsSource& source,
+                                                   const fs::path& assets) {
+  // Formats that know nothing of models are copied whole, unless a model is named.
+  const bool has_other_names =
+      source.format() == "Hugging Face weights" || source.contains("model.embed_tokens.weight");
+  const bool wanted = options.to == "hf" || has_other_names || describes_model(options.source);
+  if (options.model_flavor.empty() && !wanted) return nullptr;
+  if (options.model_flavor.empty() && (assets.empty() || !describes_model(assets))) {
+    throw UsageError(
+        fmt::format("convert: the sizes of the model in {} are not known. Give --model.flavor, or --hf-assets with a "
+                    "folder that has "
+                    "config.json.",
+                    options.source));
+  }
+  JobConfig config;
+  config.model.name = options.model_name;
+  config.model.flavor = options.model_flavor.empty() ? "auto" : options.model_flavor;
+  config.model.hf_assets_path = assets.string();
+  return models::build_model(config, std::nullopt);
+}
+
+void convert(const Options& options) {
+  const auto source = checkpoint::open_weights(options.source);
+  const fs::path assets = assets_of(options);
+  const auto model = build_model(options, *source, assets);
+  models::ConvertOptions how{
+      .to = kFormats.at(options.to), .model = model.get(), .assets = assets, .replace = options.force};
+  if (!options.export_dtype.empty()) how.dtype = parse_dtype(options.export_dtype);
+  models::convert_weights(*source, options.target, how);
+}
+
+}  // namespace
+
+int run_convert(Arguments args) {
+  Options options{.model_name = "llama3"};
+  CLI::App app(
+      "Writes the weights of SRC in another format to DST. SRC is a distributed checkpoint (DCP), a folder or file of\n"
+      "Hugging Face weights, a file of torch.save, or a folder of Meta's Llama (consolidated.NN.pth, params.json).\n"
+      "Hugging Face weights need the sizes of the model: from config.json or params.json beside the weights, from\n"
+      "--hf-assets or from --model.flavor. Between DCP and torch.save everything is taken over, training state too,\n"
+      "unless --model.flavor is given; then only that model's weights are, under its own names.",
+      "convert");
+  app.add_option("SRC", options.source, "What to convert")->required();
+  app.add_option("DST", options.target, "Folder (dcp, hf) or file (torch) to write; it appears when it is complete")
+      ->required();
+  app.add_option("--to", options.to, "dcp, hf or torch")->required()->check(CLI::IsMember(kFormats));
+  app.add_option("--model.name,--model_name", options.model_name, "Model")->capture_default_str();
+  app.add_option("--model.flavor,--model_flavor", options.model_flavor, "Its size");
+  app.add_option("--export-dtype,--export_dtype", options.export_dtype,
+                 "float32, bfloat16 or float16 for the weights; without it as they are");
+  app.add_option("--hf-assets,--hf_assets_path", options.assets,
+                 "Folder with config.json and the tokenizer's files, for --to hf; without it the folder of SRC");
+  app.add_flag("--force", options.force, "Replace DST if it exists");
+  if (!parse_arguments(app, args)) return 0;
+  convert(options);
+  return 0;
+}
+
+}  // namespace titanium::cli

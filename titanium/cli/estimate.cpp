@@ -1,0 +1,83 @@
+#include "titanium/cli/estimate.h"
+
+#include <CLI/CLI.hpp>
+
+#include "titanium/cli/arguments.h"
+#include "titanium/config/availability.h"
+#include "titanium/config/load_config.h"
+#include "titanium/train/train_state.h"
+
+namespace titanium::cli {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+constexpr const char* kDescription =
+    "Prints the memory that each rank of a run needs, by part, without a GPU and without allocating the model.\n"
+    "All other options are those of titanium train: --job.config_file FILE, --section.key value ...";
+
+struct Row {
+  const char* name;
+  int64_t train::MemoryPlan::* bytes;
+};
+constexpr Row kRows[] = {
+    {"parameters", &train::MemoryPlan::parameters},
+    {"copy in the compute dtype", &train::MemoryPlan::computed_copy},
+    {"gradients", &train::MemoryPlan::gradients},
+    {"optimizer states", &train::MemoryPlan::optimizer},
+    {"communication", &train::MemoryPlan::communication},
+    {"activations", &train::MemoryPlan::activations},
+    {"working memory", &train::MemoryPlan::working},
+};
+
+// Ranks differ by their place in the pipeline alone.
+std::vector<train::ModelPlan> plan_pipeline_ranks(const JobConfig& config, int64_t ranks) {
+  std::vector<train::ModelPlan> plans;
+  plans.push_back(train::plan_model(config, ranks, /*rank=*/0));
+  const int64_t stages = plans[0].dims.pp;
+  for (int64_t stage = 1; stage < stages; ++stage) {
+    plans.push_back(train::plan_model(config, ranks, static_cast<int>(stage * ranks / stages)));
+  }
+  return plans;
+}
+
+void print(const std::vector<train::ModelPlan>& plans, const JobConfig& config, int64_t ranks) {
+  fmt::print("{} {} on {} rank{}: {}\n{:<26}", config.model.name, config.model.flavor, ranks, ranks == 1 ? "" : "s",
+             describe(plans[0].dims), "GiB per rank");
+  for (size_t stage = 0; plans.size() > 1 && stage < plans.size(); ++stage) {
+    fmt::print(" {:>8}", fmt::format("pp {}", stage));
+  }
+  fmt::print("\n");
+  const auto line = [&](const char* name, const auto& bytes_of) {
+    fmt::print("{:<26}", name);
+    for (const train::ModelPlan& plan : plans)
+      fmt::print(" {:>8.2f}", static_cast<double>(bytes_of(plan.memory)) / kGiB);
+    fmt::print("\n");
+  };
+  for (const Row& row : kRows) line(row.name, [&](const train::MemoryPlan& plan) { return plan.*row.bytes; });
+  line("together", [](const train::MemoryPlan& plan) { return plan.total(); });
+}
+
+}  // namespace
+
+int run_estimate(Arguments args) {
+  int64_t ranks = 1;
+  double device_gib = 0;
+  CLI::App app(kDescription, "titanium estimate");
+  app.allow_extras();
+  app.add_option("--ranks", ranks, "Ranks of the run")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--device-gib", device_gib, "Memory of a device: fail if a rank needs more")
+      ->check(CLI::PositiveNumber);
+  if (!parse_arguments(app, args)) return 0;
+  const config::LoadedConfig loaded = config::load_config(app.remaining());
+  config::refuse_unavailable_options(loaded);
+  config::check_world_size(loaded, ranks);
+  const std::vector<train::ModelPlan> plans = plan_pipeline_ranks(loaded.config, ranks);
+  print(plans, loaded.config, ranks);
+  if (device_gib == 0) return 0;
+  for (const train::ModelPlan& plan : plans) check_fits(plan.memory, static_cast<int64_t>(device_gib * kGiB));
+  fmt::print("fits into {} GiB\n", device_gib);
+  return 0;
+}
+
+}  // namespace titanium::cli

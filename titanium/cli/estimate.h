@@ -1,0 +1,10 @@
+// titanium estimate
+#pragma once
+
+#include "titanium/cli/commands.h"
+
+namespace titanium::cli {
+
+int run_estimate(Arguments args);
+
+}  // namespace titanium::cli

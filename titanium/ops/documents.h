@@ -1,0 +1,36 @@
+// Documents inside the rows of a batch.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "titanium/ops/sequence_share.h"
+
+namespace titanium::ops {
+
+// Note [Documents]
+// With block-causal attention a token sees only earlier tokens of its own document. An end-of-sequence token belongs to
+// the document it ends, and a row of the batch starts and ends a document. `boundaries` holds the first token of every
+// document, counted over the flattened batch, and the total at the end: [0, ..., B*S].
+// Where a sequence is shared by ranks, the batch is this rank's rows, and every chunk starts and ends a document of
+// `boundaries`. What a chunk's first document has in earlier chunks stands in `continued`.
+struct Documents {
+  std::vector<int32_t> boundaries;
+  int64_t longest = 0;
+  Tensor boundaries_on_device;  // int32; on the CPU undefined
+
+  struct Continued {
+    int64_t before = 0;  // tokens of the document in front of the chunk
+    int64_t inside = 0;  // tokens of it in the chunk
+  };
+  std::vector<Continued> continued;  // of each chunk of each row
+};
+
+using DocumentsPtr = std::shared_ptr<const Documents>;  // null: the whole row is one document
+
+// Cuts [B, S] token ids, which lie on the CPU, into documents and takes what this rank has of them.
+DocumentsPtr find_documents(std::span<const int64_t> tokens, int64_t seq_len, int64_t eos_id, Device device,
+                            const SequenceShare& share = {});
+
+}  // namespace titanium::ops
