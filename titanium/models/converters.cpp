@@ -3,7 +3,6 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/models/parallelize.h"
-#include "titanium/tensor/cuda_backend.h"
 
 namespace titanium::models {
 namespace {
@@ -11,6 +10,7 @@ namespace {
 constexpr const char* kFloat8 = "quantize.linear.float8";
 constexpr std::string_view kAutoFilter = "auto_filter_small_kn";
 constexpr int kFirstCapability = 89;  // Ada; Hopper is 90
+constexpr int64_t kMultiple = 16;     // of both sizes: what the tensor cores' products of float8 need
 
 bool has_float8(const JobConfig& config) { return std::ranges::count(config.model.converters, kFloat8) > 0; }
 
@@ -60,46 +60,56 @@ void convert_to_float8(LanguageModel& model, const config::Float8Linear& options
   }
   log_info("Swapped to Float8Linear layers with enable_fsdp_float8_all_gather={} ({} of {} linear layers{})",
            yes_no(is_gathered), converted, layers, options.emulate ? ", emulated" : "");
+  if (converted == 0) {
+    log_warning(
+        "{0} changes nothing: each of the {1} linear layers is left out by {0}.filter_fqns, or has a size that is no "
+        "multiple of {2}, or shares its weight with the embedding.",
+        kFloat8, layers, kMultiple);
+  }
 }
 
 }  // namespace
 
 bool is_float8_layer(const std::string& fqn, int64_t in, int64_t out, const config::Float8Linear& options) {
-  constexpr int64_t kMultiple = 16;  // what the tensor cores' products of float8 need
   if (in % kMultiple != 0 || out % kMultiple != 0) return false;
   return std::ranges::none_of(options.filter_fqns, [&](const std::string& filter) {
     return filter == kAutoFilter ? is_too_small(in, out, recipe_of(options)) : fqn.find(filter) != std::string::npos;
   });
 }
 
-void convert(LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims) {
+void apply_converters(LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims) {
   if (!has_float8(config)) return;
   const config::Float8Linear& options = config.quantize.linear.float8;
   const bool is_gathered = options.enable_fsdp_float8_all_gather && is_fully_sharded(config.parallelism, dims);
   convert_to_float8(model, options, is_gathered);
 }
 
-void check_converters(const JobConfig& config, Device device) {
-  const bool computes = !config.checkpoint.create_seed_checkpoint;
-  if (!has_float8(config) || config.quantize.linear.float8.emulate || !computes) return;
-  if (device.is_cpu()) {
+void check_float8_device(const CudaDeviceProperties* gpu) {
+  if (gpu == nullptr) {
     throw UsageError(
         fmt::format("model.converters has {0}, but the CPU does not compute in float8. Set {0}.emulate = "
                     "true to round to float8 and multiply in float32, or run on a GPU.",
                     kFloat8));
   }
-  const CudaDeviceProperties gpu = cuda_device_properties(device.index());
-  if (gpu.compute_capability < kFirstCapability) {
+  if (gpu->compute_capability < kFirstCapability) {
     throw UsageError(
         fmt::format("model.converters has {0}, but {1} does not compute in float8 (compute capability "
                     "{2}.{3}; 8.9 or more is needed). Set {0}.emulate = true to round to float8 and "
                     "multiply in float32.",
-                    kFloat8, gpu.name, gpu.compute_capability / 10, gpu.compute_capability % 10));
+                    kFloat8, gpu->name, gpu->compute_capability / 10, gpu->compute_capability % 10));
   }
   throw UsageError(
       fmt::format("not available yet: {0}.emulate = false. There are no float8 kernels for GPUs yet. Set "
                   "{0}.emulate = true to round to float8 and multiply in float32.",
                   kFloat8));
+}
+
+void check_converters(const JobConfig& config, Device device) {
+  const bool computes = !config.checkpoint.create_seed_checkpoint;
+  if (!has_float8(config) || config.quantize.linear.float8.emulate || !computes) return;
+  if (device.is_cpu()) return check_float8_device(nullptr);
+  const CudaDeviceProperties gpu = cuda_device_properties(device.index());
+  check_float8_device(&gpu);
 }
 
 }  // namespace titanium::models

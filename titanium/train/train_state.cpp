@@ -92,7 +92,7 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
   const int64_t pipeline_rank = parallel::axis_rank(plan.dims, "pp", rank);
   plan.model = plan.pipeline ? model->part(plan.pipeline->stages_of(pipeline_rank)) : std::move(model);
   plan.model->compute_dtype = compute_dtype(config);
-  models::convert(*plan.model, config, plan.dims);
+  models::apply_converters(*plan.model, config, plan.dims);
   models::place_parameters(*plan.model, config, plan.dims, rank);
   plan.saves = parallel::plan_activation_checkpoint(
       config.activation_checkpoint, plan.model->block_count(),
@@ -129,13 +129,13 @@ void log_plan(const JobConfig& config, const ModelPlan& plan) {
 }
 
 TrainState build_train_state(const JobConfig& config, Device device, std::shared_ptr<comm::World> world) {
+  models::check_converters(config, device);
   ModelPlan plan = world != nullptr ? plan_model(config, world->size(), world->rank()) : plan_model(config);
   return build_train_state(config, device, std::move(world), std::move(plan));
 }
 
 TrainState build_train_state(const JobConfig& config, Device device, std::shared_ptr<comm::World> world,
                              ModelPlan plan) {
-  models::check_converters(config, device);
   apply_determinism(config.debug);
   ops::set_reference_ops(config.debug.reference_ops);
   log_plan(config, plan);

@@ -4,6 +4,7 @@
 
 #include "tests/support/tiny_llama.h"
 #include "titanium/base/error.h"
+#include "titanium/base/log.h"
 #include "titanium/models/llama3/model.h"
 
 namespace titanium::models {
@@ -26,7 +27,7 @@ JobConfig float8_config(const config::Names& filters = {}) {
 // Names of the layers that are converted.
 std::vector<std::string> converted(const JobConfig& config, const llama3::Args& args) {
   llama3::Llama3 model(args);
-  convert(model, config, parallel::ParallelDims{});
+  apply_converters(model, config, parallel::ParallelDims{});
   std::vector<std::string> names;
   for (const Parameter* parameter : model.parameters()) {
     if (parameter->float8) names.push_back(parameter->fqn);
@@ -86,7 +87,7 @@ TEST(Converters, WeightsTravelAsFloat8OnlyBetweenShards) {
   for (const int64_t shards : {1, 2}) {
     llama3::Llama3 model(test::tiny_llama(32));
     config.parallelism.data_parallel_shard_degree = shards;
-    convert(model, config, parallel::parallel_dims(config.parallelism, shards));
+    apply_converters(model, config, parallel::parallel_dims(config.parallelism, shards));
     for (const Parameter* parameter : model.parameters()) {
       if (!parameter->float8) continue;
       EXPECT_EQ(parameter->float8->is_gathered, shards > 1) << parameter->fqn;
@@ -94,21 +95,58 @@ TEST(Converters, WeightsTravelAsFloat8OnlyBetweenShards) {
   }
 }
 
+std::string refusal(const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
 TEST(Converters, TheCpuIsRefusedWithTheRemedy) {
   JobConfig config = float8_config();
-  try {
-    check_converters(config, at::kCPU);
-    FAIL();
-  } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(),
-                 "model.converters has quantize.linear.float8, but the CPU does not compute in float8. Set "
-                 "quantize.linear.float8.emulate = true to round to float8 and multiply in float32, or run on a GPU.");
-  }
+  EXPECT_EQ(refusal([&] { check_converters(config, at::kCPU); }),
+            "model.converters has quantize.linear.float8, but the CPU does not compute in float8. Set "
+            "quantize.linear.float8.emulate = true to round to float8 and multiply in float32, or run on a GPU.");
   config.quantize.linear.float8.emulate = true;
   EXPECT_NO_THROW(check_converters(config, at::kCPU));
   config.quantize.linear.float8.emulate = false;
   config.checkpoint.create_seed_checkpoint = true;  // computes nothing
   EXPECT_NO_THROW(check_converters(config, at::kCPU));
+}
+
+TEST(Converters, AGpuWithoutFloat8IsRefusedWithTheRemedy) {
+  const CudaDeviceProperties old{.name = "NVIDIA A100-SXM4-80GB", .compute_capability = 80};
+  EXPECT_EQ(refusal([&] { check_float8_device(&old); }),
+            "model.converters has quantize.linear.float8, but NVIDIA A100-SXM4-80GB does not compute in float8 "
+            "(compute capability 8.0; 8.9 or more is needed). Set quantize.linear.float8.emulate = true to round to "
+            "float8 and multiply in float32.");
+}
+
+TEST(Converters, WhatTheyDidIsLogged) {
+  log_to_stdout(LogLevel::kInfo);
+  const auto expect_logged = [](const JobConfig& config, const std::vector<const char*>& lines) {
+    testing::internal::CaptureStdout();
+    converted(config, test::tiny_llama(32));
+    const std::string log = testing::internal::GetCapturedStdout();
+    for (const char* line : lines) EXPECT_NE(log.find(line), std::string::npos) << line << " is not in\n" << log;
+    EXPECT_EQ(std::ranges::count(log, '\n'), std::ssize(lines)) << log;
+  };
+  JobConfig config = float8_config({"output"});
+  config::Float8Linear& options = config.quantize.linear.float8;
+  options.emulate = true;
+  expect_logged(config, {"INFO - Float8 tensorwise scaled training active\n",
+                         "INFO - Swapped to Float8Linear layers with enable_fsdp_float8_all_gather=False (21 of 22 "
+                         "linear layers, emulated)\n"});
+  options.recipe_name = "rowwise";
+  options.filter_fqns = {"auto_filter_small_kn"};
+  options.precompute_float8_dynamic_scale_for_fsdp = true;
+  expect_logged(config, {"INFO - Float8 training active with recipe rowwise\n", "INFO - auto_filter_small_kn leaves",
+                         "WARNING - quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp has no effect",
+                         "(0 of 22 linear layers, emulated)\n",
+                         "WARNING - quantize.linear.float8 changes nothing: each of the 22 linear layers is left out"});
+  log_to_stdout(LogLevel::kError);
 }
 
 }  // namespace
