@@ -118,18 +118,28 @@ TEST(Float8, ProductsOfNumbersThatFloat8HoldsAreExact) {
   }
 }
 
-TEST(Float8, ProductsStayWithinTheRoundingOfFloat8) {
-  const Tensor x = random_tensor({40, 64}), w = random_tensor({32, 64}), grad = random_tensor({40, 32});
+// Relative, over all elements together: the mean over many roundings hardly depends on the random numbers.
+double mean_error(const Tensor& actual, const Tensor& expected) {
+  return ((actual - expected).norm() / expected.norm()).item<double>();
+}
+
+// Rounding to e4m3 changes a number by at most 1/16, by 2.6 % in the mean; to e5m2 by twice that. A product has two
+// such operands.
+TEST(Float8, ProductsHaveTheErrorOfTheFormatsOfTheirOperands) {
+  const Tensor x = random_tensor({80, 96}), w = random_tensor({64, 96}), grad = random_tensor({80, 64});
   for (const Float8Recipe recipe : kRecipes) {
     const auto weight = make_weight(w, recipe);
-    const double e4m3 = 0.05, e5m2 = 0.1;
+    const double e4m3 = 0.037, e5m2 = 0.058, off = 0.006;
     const double of_grad = recipe == Float8Recipe::kTensorwise ? e5m2 : e4m3;
-    EXPECT_CLOSE(linear_forward(x, *weight), at::mm(x, w.t()), e4m3);
-    EXPECT_CLOSE(linear_input_grad(grad, *weight), at::mm(grad, w), of_grad);
-    EXPECT_FALSE(at::equal(linear_forward(x, *weight), at::mm(x, w.t())));
+    EXPECT_NEAR(mean_error(linear_forward(x, *weight), at::mm(x, w.t())), e4m3, off);
+    EXPECT_NEAR(mean_error(linear_input_grad(grad, *weight), at::mm(grad, w)), of_grad, off);
     accumulate_weight_grad(grad, x, *weight);
-    EXPECT_CLOSE(weight->grad, at::mm(grad.t(), x), of_grad);
-    EXPECT_EQ(at::equal(weight->grad, at::mm(grad.t(), x)), recipe == Float8Recipe::kRowwiseWithGwHp);
+    const double error = mean_error(weight->grad, at::mm(grad.t(), x));
+    if (recipe == Float8Recipe::kRowwiseWithGwHp) {
+      EXPECT_EQ(error, 0);
+    } else {
+      EXPECT_NEAR(error, of_grad, off);
+    }
   }
 }
 
@@ -179,10 +189,21 @@ TEST(Float8, AWeightIsQuantisedOnceUntilItChanges) {
   }
 }
 
+void expect_scales_of_whole(const Parameter& part, const Parameter& whole, int64_t rank) {
+  const int64_t cut_dim = part.float8->cut_dim;
+  for (const auto& [found, expected] : {std::pair{part.float8->for_output.scale, whole.float8->for_output.scale},
+                                        {part.float8->for_input_grad.scale, whole.float8->for_input_grad.scale}}) {
+    const bool is_cut = expected.dim() > 0 && expected.size(cut_dim) > 1;  // a scale per line that is not cut
+    EXPECT_TRUE(at::equal(found, is_cut ? expected.chunk(2, cut_dim)[rank] : expected));
+  }
+}
+
 // The parts of a weight that is cut, with the maximum over both taken as ranks would take it: a first pass collects,
-// a second one uses it.
+// a second one uses it. The first part holds much smaller numbers: with a scale of its own it would be rounded less.
 TEST(Float8, PartsOfACutWeightHaveTheScalesOfTheWhole) {
   const Tensor x = random_tensor({8, 32}), w = random_tensor({16, 32}), grad = random_tensor({8, 16});
+  for (const Tensor& cut : {x.slice(1, 0, 16), w.slice(1, 0, 16), w.slice(0, 0, 8), grad.slice(1, 0, 8)})
+    cut.div_(1000);
   for (const Float8Recipe recipe : kRecipes) {
     const auto whole = make_weight(w, recipe);
     const Tensor y = linear_forward(x, *whole), grad_x = linear_input_grad(grad, *whole);
@@ -207,6 +228,7 @@ TEST(Float8, PartsOfACutWeightHaveTheScalesOfTheWhole) {
           partial.push_back(linear_input_grad(part_grad, *part));
           accumulate_weight_grad(part_grad, part_x, *part);
           parts_grad_w.push_back(part->grad);
+          if (pass == 1) expect_scales_of_whole(*part, *whole, rank);
         }
       }
       accumulate_weight_grad(grad, x, *whole);
