@@ -74,6 +74,11 @@ void plan_sharding(models::LanguageModel& model, const config::Parallelism& opti
   int64_t all = 0;
   for (const Parameter* parameter : model.parameters()) all += volume(parameter->part.shape);
   if (stays_whole) plan.computed_copy = largest.whole;
+  // What travels as float8 is kept until the weight changes.
+  for (const Parameter* parameter : model.parameters()) {
+    if (parallel::travels_as_float8(*parameter, model.compute_dtype))
+      plan.computed_copy += volume(parameter->shard.shape);
+  }
   if (options.fsdp_reduce_once || pipeline) plan.communication += all * kReduceElement;
 }
 
