@@ -39,9 +39,10 @@ foreach(arch ${TITANIUM_CUDA_ARCHS})
 endforeach()
 
 find_library(TITANIUM_CUDART NAMES libcudart.so.13 libcudart.so PATHS ${TITANIUM_CUDA_WHEELS} ${toolkit}/lib64 NO_DEFAULT_PATH REQUIRED)
+find_library(TITANIUM_CUBLASLT NAMES libcublasLt.so.13 libcublasLt.so PATHS ${TITANIUM_CUDA_WHEELS} ${toolkit}/lib64 NO_DEFAULT_PATH REQUIRED)
 add_library(cuda INTERFACE)
 target_include_directories(cuda SYSTEM INTERFACE ${TITANIUM_CUDA_INCLUDES})
-target_link_libraries(cuda INTERFACE ${TITANIUM_CUDART})
+target_link_libraries(cuda INTERFACE ${TITANIUM_CUDART} ${TITANIUM_CUBLASLT})
 target_link_libraries(torch INTERFACE ${TITANIUM_TORCH_DIR}/lib/libc10_cuda.so -Wl,--no-as-needed ${TITANIUM_TORCH_DIR}/lib/libtorch_cuda.so -Wl,--as-needed cuda)
 
 # Compiles each .cu to an object that `target` links.

@@ -14,6 +14,7 @@
 #include <cstdlib>
 
 #include "titanium/ops/attention.h"
+#include "titanium/ops/key_value_bundle.h"
 #include "titanium/tensor/cuda_backend.h"
 
 namespace titanium::ops {
@@ -66,25 +67,15 @@ SequenceShare share_of_rank(int64_t rank) { return {.rank = rank, .ranks = kRank
 
 Tensor packed(const Inputs& inputs) { return at::cat({inputs.k, inputs.v}, 2); }
 
-// As the ring delivers them: a rank's chunks at a time.
-std::vector<KeyValuePart> parts_of_ring(const Inputs& inputs) {
+std::vector<KeyValuePart> bundles(const Inputs& inputs, int64_t rank, int64_t width) {
   std::vector<KeyValuePart> parts;
-  for (int64_t rank = 0; rank < kRanks; ++rank) {
-    parts.push_back({share_of(packed(inputs), 1, share_of_rank(rank)), chunks_of(share_of_rank(rank), rank)});
+  for (int64_t step = 0; step < kRanks / width; ++step) {
+    const std::vector<int64_t> ranks = ranks_of_bundle(share_of_rank(rank), width, step);
+    std::vector<Tensor> rows;
+    for (const int64_t other : ranks) rows.push_back(share_of(packed(inputs), 1, share_of_rank(other)));
+    parts.push_back(make_bundle(share_of_rank(rank), ranks, rows));
   }
   return parts;
-}
-
-// As the all-gather does: everything at once, all tails and then all heads.
-std::vector<KeyValuePart> gathered_part(const Inputs& inputs) {
-  const std::vector<Tensor> chunks = packed(inputs).chunk(2 * kRanks, 1);
-  KeyValuePart all;
-  for (int64_t rank = 0; rank < kRanks; ++rank) all.chunks.push_back(2 * kRanks - 1 - rank);
-  for (int64_t rank = 0; rank < kRanks; ++rank) all.chunks.push_back(rank);
-  std::vector<Tensor> rows;
-  for (const int64_t chunk : all.chunks) rows.push_back(chunks[chunk]);
-  all.kv_BT2KE = at::cat(rows, 1);
-  return {all};
 }
 
 template <typename Attention>
@@ -104,16 +95,18 @@ double seconds(Device device, const F& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / kRepeats;
 }
 
-double seconds_of_all_ranks(Device device, const Inputs& inputs, const std::vector<KeyValuePart>& parts) {
+double seconds_of_all_ranks(Device device, const Inputs& inputs, int64_t width) {
   std::vector<Inputs> shares;
+  std::vector<std::vector<KeyValuePart>> parts;
   for (int64_t rank = 0; rank < kRanks; ++rank) {
+    parts.push_back(bundles(inputs, rank, width));
     const auto mine = [&](const Tensor& x) { return share_of(x, 1, share_of_rank(rank)); };
     shares.push_back({mine(inputs.q), mine(inputs.k), mine(inputs.v), mine(inputs.grad)});
   }
   const Tensor no_grads = at::zeros(packed(shares[0]).sizes(), inputs.q.options().dtype(at::kFloat));
   return seconds(device, [&] {
     for (int64_t rank = 0; rank < kRanks; ++rank) {
-      ExchangeHere exchange(share_of_rank(rank), parts, no_grads);
+      ExchangeHere exchange(share_of_rank(rank), parts[rank], no_grads);
       forward_backward(shares[rank], [&](const Tensor& q, const Tensor& k, const Tensor& v) {
         return context_attention(q, k, v, nullptr, exchange);
       });
@@ -130,8 +123,7 @@ void measure(int64_t tokens, Device device) {
   });
   std::printf("%8ld tokens: whole %9.2f ms", tokens, 1e3 * whole);
   for (const bool ring : {false, true}) {
-    const std::vector<KeyValuePart> parts = ring ? parts_of_ring(inputs) : gathered_part(inputs);
-    const double shared = seconds_of_all_ranks(device, inputs, parts);
+    const double shared = seconds_of_all_ranks(device, inputs, ring ? bundle_width(kRanks, tokens / kRanks) : kRanks);
     std::printf(", %s %9.2f ms (%.1f %%)", ring ? "alltoall" : "allgather", 1e3 * shared, 100 * whole / shared);
   }
   std::printf("\n");

@@ -25,7 +25,9 @@ std::vector<Tensor> results(const Inputs& inputs, Device device, Dtype dtype, co
   const auto documents = with_documents ? ops::find_documents(tokens, kTokens, 0, device, share) : nullptr;
   const auto world = comm::make_fake_world(static_cast<int>(share.rank), kRanks);
   const auto exchange = make_context_exchange(world->group("cp", {0, 1, 2, 3}), share, method);
-  const auto leaf = [&](const Tensor& x) { return x.to(device, dtype).requires_grad_(true); };
+  const auto leaf = [&](const Tensor& x) {
+    return x.to(device, dtype, /*non_blocking=*/false, /*copy=*/true).requires_grad_(true);
+  };
   const Tensor q = leaf(inputs.q), k = leaf(inputs.k), v = leaf(inputs.v);
   const Tensor out = ops::context_attention(q, k, v, documents, *exchange);
   EXPECT_TRUE(out.is_contiguous());

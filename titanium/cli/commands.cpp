@@ -12,6 +12,7 @@
 #include "titanium/cli/tokenize.h"
 #include "titanium/cli/tokenizer.h"
 #include "titanium/cli/train.h"
+#include "titanium/cli/tune.h"
 
 namespace titanium::cli {
 namespace {
@@ -20,6 +21,7 @@ constexpr Command kCommands[] = {
     {"train", "train a model", run_train},
     {"launch", "start the ranks of a job on this node", run_launch},
     {"estimate", "the memory that a run needs, without running it", run_estimate},
+    {"tune", "find the fastest matrix products for a model on this GPU", run_tune},
     {"eval", "measure the loss of a checkpoint", run_eval},
     {"generate", "continue a text with a checkpoint", run_generate},
     {"convert", "write weights in another format", run_convert},

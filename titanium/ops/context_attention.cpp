@@ -8,6 +8,9 @@
 
 #include "titanium/base/error.h"
 #include "titanium/ops/attend.h"
+#include "titanium/ops/copy_tensors.h"
+#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/kernel_choice.h"
 
 namespace titanium::ops {
 namespace {
@@ -66,11 +69,24 @@ Attended attend_chunks(const Context& context) {
   return own;
 }
 
+kernels::AttentionResult describe(const Tensor& out_BSHE, const Tensor& sums_BHS) {
+  return {element_type(out_BSHE), out_BSHE.data_ptr(), static_cast<float*>(sums_BHS.data_ptr()),
+          out_BSHE.stride(0),     sums_BHS.stride(0),  sums_BHS.stride(1)};
+}
+
 // `whole` over more keys.
 void merge(const Attended& whole, const Attended& part, const Rectangle& at) {
   const Tensor sums = query_sums(whole.log_sum_exp_BHS, at);
+  if (uses_kernels(whole.out_BSHE)) {
+    const Tensor& out = part.out_BSHE;
+    launch(kernels::MergeAttentionArgs{describe(queries(whole.out_BSHE, at), sums),
+                                       describe(out, part.log_sum_exp_BHS.contiguous()), out.size(0), out.size(1),
+                                       out.size(2), out.size(3)});
+    return;
+  }
   const Tensor weight = at::sigmoid(part.log_sum_exp_BHS - sums).transpose(1, 2).unsqueeze(3);
-  queries(whole.out_BSHE, at).lerp_(part.out_BSHE.to(whole.out_BSHE.scalar_type()), weight);
+  const Tensor out = queries(whole.out_BSHE, at);
+  out.copy_(out.to(sums.scalar_type()).lerp(part.out_BSHE.to(sums.scalar_type()), weight));
   sums.copy_(at::logaddexp(sums, part.log_sum_exp_BHS));
 }
 
@@ -78,9 +94,10 @@ Attended forward(const Context& context) {
   const auto parts = context.exchange.bring(context.kv_Bs2KE, std::nullopt);
   Attended whole = attend_chunks(context);
   const Dtype dtype = whole.out_BSHE.scalar_type();
-  whole.out_BSHE = whole.out_BSHE.to(precise(dtype));
   whole.log_sum_exp_BHS = whole.log_sum_exp_BHS.contiguous();
-  while (const auto part = parts->next()) {
+  for (int64_t taken = 0; const auto part = parts->next(); ++taken) {
+    // What is merged once is rounded once, in any dtype.
+    if (taken == 1) whole.out_BSHE = whole.out_BSHE.to(precise(dtype));
     for (const Rectangle& at : context.rectangles(*part)) {
       const auto [k, v] = unpack(keys(part->kv_BT2KE, at));
       merge(whole, attend(queries(context.q_BsHE, at), k, v, context.in_rectangles()), at);
@@ -104,8 +121,7 @@ Gradients backward_of_chunks(const Context& context, const Tensor& grad) {
                         whole.random_state};
   const Tensors grads = attend_backward(by_chunk(grad, chunks), by_chunk(context.q_BsHE, chunks), by_chunk(k, chunks),
                                         by_chunk(v, chunks), own, context.inside_chunks());
-  const Dtype dtype = precise(grad.scalar_type());
-  return {by_row(grads[0], chunks).to(dtype), by_row(pack(grads[1], grads[2]), chunks).to(dtype)};
+  return {by_row(grads[0], chunks), by_row(pack(grads[1], grads[2]), chunks).to(precise(grad.scalar_type()))};
 }
 
 // Room for the gradients of a part of which `written` will be written and the rest added to.
@@ -116,6 +132,11 @@ Tensor zeros_around(const Rectangle& written, const Tensor& like, const at::Tens
   grads.narrow(1, 0, written.first_key).zero_();
   grads.narrow(1, end, grads.size(1) - end).zero_();
   return grads;
+}
+
+// The sequences of x one by one, [T, H * E] each.
+void append_sequences(Tensors& to, const Tensor& x_BTHE) {
+  for (const Tensor& x_THE : x_BTHE.unbind(0)) to.push_back(x_THE.flatten(1));
 }
 
 // Gradients of the part's keys and values; those of the queries are added to `grads`. Undefined if nothing is visible.
@@ -131,15 +152,15 @@ Tensor backward_of_part(const Context& context, const Tensor& grad, const KeyVal
                             context.attended.random_state};
     const Tensors found =
         attend_backward(queries(grad, at), queries(context.q_BsHE, at), k, v, whole, context.in_rectangles());
-    queries(grads.q_BsHE, at).add_(found[0]);
     const auto [grad_k, grad_v] = unpack(keys(grad_kv, at));
-    if (&at == &rectangles[0]) {
-      grad_k.copy_(found[1]);
-      grad_v.copy_(found[2]);
-    } else {
-      grad_k.add_(found[1]);
-      grad_v.add_(found[2]);
-    }
+    Tensors sums, addends, first_sums, first_addends;
+    append_sequences(sums, queries(grads.q_BsHE, at));
+    append_sequences(addends, found[0]);
+    const bool is_first = &at == &rectangles[0];
+    for (const Tensor& sum : {grad_k, grad_v}) append_sequences(is_first ? first_sums : sums, sum);
+    for (const Tensor& addend : {found[1], found[2]}) append_sequences(is_first ? first_addends : addends, addend);
+    copy_tensors(first_sums, first_addends);
+    add_tensors(sums, addends);
   }
   return grad_kv;
 }
@@ -147,8 +168,11 @@ Tensor backward_of_part(const Context& context, const Tensor& grad, const KeyVal
 Tensors backward(const Context& context, const Tensor& grad) {
   const Dtype dtype = context.q_BsHE.scalar_type();
   const auto parts = context.exchange.bring(context.kv_Bs2KE, precise(dtype));
-  const Gradients grads = backward_of_chunks(context, grad);
-  while (const auto part = parts->next()) parts->give_back(backward_of_part(context, grad, *part, grads));
+  Gradients grads = backward_of_chunks(context, grad);
+  for (int64_t taken = 0; const auto part = parts->next(); ++taken) {
+    if (taken == 1) grads.q_BsHE = grads.q_BsHE.to(precise(dtype));  // as in the forward
+    parts->give_back(backward_of_part(context, grad, *part, grads));
+  }
   const Tensor grad_kv = grads.kv_Bs2KE.add(parts->collect()).to(dtype);
   const auto [grad_k, grad_v] = unpack(grad_kv);
   return {grads.q_BsHE.to(dtype), grad_k, grad_v};

@@ -20,9 +20,8 @@ kernels::CopyTensor describe(const Tensor& to, const Tensor& from) {
           .first_chunk = 0};
 }
 
-}  // namespace
-
-void copy_tensors(const Tensors& to, const Tensors& from) {
+template <typename Fallback>
+void launch_or(const Tensors& to, const Tensors& from, bool accumulate, const Fallback& fallback) {
   const c10::AutoGradMode no_grad(false);
   std::vector<kernels::CopyTensor> copies;
   for (size_t i = 0; i < to.size(); ++i) {
@@ -30,10 +29,20 @@ void copy_tensors(const Tensors& to, const Tensors& from) {
     if (uses_kernels(to[i]) && uses_kernels(from[i])) {
       copies.push_back(describe(to[i], from[i]));
     } else {
-      to[i].copy_(from[i], /*non_blocking=*/true);
+      fallback(to[i], from[i]);
     }
   }
-  if (!copies.empty()) launch_copies(copies);
+  if (!copies.empty()) launch_copies(copies, accumulate);
+}
+
+}  // namespace
+
+void copy_tensors(const Tensors& to, const Tensors& from) {
+  launch_or(to, from, false, [](const Tensor& a, const Tensor& b) { a.copy_(b, /*non_blocking=*/true); });
+}
+
+void add_tensors(const Tensors& to, const Tensors& from) {
+  launch_or(to, from, true, [](const Tensor& a, const Tensor& b) { a.add_(b); });
 }
 
 }  // namespace titanium::ops

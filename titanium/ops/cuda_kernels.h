@@ -9,6 +9,7 @@
 #include "titanium/kernels/cross_entropy.h"
 #include "titanium/kernels/embedding_grad.h"
 #include "titanium/kernels/fill_normal.h"
+#include "titanium/kernels/merge_attention.h"
 #include "titanium/kernels/rms_norm.h"
 #include "titanium/kernels/rope.h"
 #include "titanium/kernels/sum_of_squares.h"
@@ -22,6 +23,7 @@ void launch(const kernels::CrossEntropyGradientArgs& args);
 void launch(const kernels::CrossEntropyShardArgs& args);
 void launch(const kernels::EmbeddingGradArgs& args);
 void launch(const kernels::FillNormalArgs& args);
+void launch(const kernels::MergeAttentionArgs& args);
 void launch(const kernels::RmsNormApplyArgs& args);
 void launch(const kernels::RmsNormBackwardArgs& args);
 void launch(const kernels::RmsNormForwardArgs& args);
@@ -30,7 +32,7 @@ void launch(const kernels::SumLossesArgs& args);
 void launch(const kernels::SumOfSquaresArgs& args);
 void launch(const kernels::SwigluBackwardArgs& args);
 void launch(const kernels::SwigluForwardArgs& args);
-void launch_copies(std::span<const kernels::CopyTensor> copies);
+void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate);
 
 // Bytes of scratch memory for a launch with these arguments.
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args);

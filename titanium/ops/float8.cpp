@@ -63,7 +63,7 @@ const Float8Tensor& weight_for_input_grad(const Parameter& weight) {
   return float8.for_input_grad;
 }
 
-Tensor multiply(const Tensor& a_MK, const Tensor& b_KN, Dtype dtype) { return at::mm(a_MK, b_KN).to(dtype); }
+Tensor product(const Tensor& a_MK, const Tensor& b_KN, Dtype dtype) { return at::mm(a_MK, b_KN).to(dtype); }
 
 }  // namespace
 
@@ -90,20 +90,20 @@ Tensor from_float8(const Float8Tensor& x) { return x.data.to(at::kFloat).div_(x.
 Tensor float8_output(const Tensor& x_TI, const Parameter& weight) {
   const Float8Weight& float8 = *weight.float8;
   const Tensor x = from_float8(quantize(input(x_TI, float8), lines(1, float8), float8));
-  return multiply(x, from_float8(weight_for_output(weight)).t(), x_TI.scalar_type());
+  return product(x, from_float8(weight_for_output(weight)).t(), x_TI.scalar_type());
 }
 
 Tensor float8_input_grad(const Tensor& grad_TO, const Parameter& weight) {
   const Float8Weight& float8 = *weight.float8;
   const Tensor grad = from_float8(quantize(output_grad(grad_TO, float8), lines(1, float8), float8));
-  return multiply(grad, from_float8(weight_for_input_grad(weight)), grad_TO.scalar_type());
+  return product(grad, from_float8(weight_for_input_grad(weight)), grad_TO.scalar_type());
 }
 
 Tensor float8_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, const Parameter& weight, Dtype dtype) {
   const Float8Weight& float8 = *weight.float8;
   const Tensor grad = from_float8(quantize(output_grad(grad_TO, float8), lines(0, float8), float8));
   const Tensor x = from_float8(quantize(input(x_TI, float8), lines(0, float8), float8));
-  return multiply(grad.t(), x, dtype);
+  return product(grad.t(), x, dtype);
 }
 
 bool has_float8_weight_grad(const Parameter& weight) {

@@ -1,31 +1,22 @@
 #include "titanium/ops/linear.h"
 
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/mm.h>
+#include <ATen/ops/empty.h>
 
 #include "titanium/ops/float8.h"
+#include "titanium/ops/multiply.h"
 
 namespace titanium::ops {
 namespace {
 
-// CUDA's products of 16-bit numbers can be given, and added to, in fp32.
-bool adds_up_in_float(const Tensor& grad, const Tensor& sum) {
-  return grad.is_cuda() && c10::elementSize(grad.scalar_type()) == 2 && sum.scalar_type() == at::kFloat;
-}
+Tensor empty_like(const Tensor& x, int64_t columns) { return at::empty({x.size(0), columns}, x.options()); }
 
 void add_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weight) {
   auto [sum, is_first] = weight.open_grad_sum(grad_TO.device());
-  const Tensor grad_OT = grad_TO.t();
   if (has_float8_weight_grad(weight)) {
     const Tensor product = float8_weight_grad(grad_TO, x_TI, weight, sum.scalar_type());
     is_first ? sum.copy_(product) : sum.add_(product);
-  } else if (sum.scalar_type() == grad_TO.scalar_type()) {
-    is_first ? at::mm_out(sum, grad_OT, x_TI) : sum.addmm_(grad_OT, x_TI);
-  } else if (adds_up_in_float(grad_TO, sum)) {
-    is_first ? at::mm_out(sum, grad_OT, x_TI, at::kFloat) : at::addmm_out(sum, sum, grad_OT, x_TI, at::kFloat);
   } else {
-    const Tensor product = at::mm(grad_OT, x_TI);
-    is_first ? sum.copy_(product) : sum.add_(product);
+    multiply(sum, grad_TO.t(), x_TI, is_first ? Tensor() : sum);
   }
 }
 
@@ -33,22 +24,26 @@ void add_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weigh
 
 Tensor linear_forward(const Tensor& x_TI, const Parameter& weight) {
   if (weight.float8) return float8_output(x_TI, weight);
-  return at::mm(x_TI, weight.in(x_TI.scalar_type()).t());
+  const Tensor w_OI = weight.in(x_TI.scalar_type()), y_TO = empty_like(x_TI, w_OI.size(0));
+  multiply(y_TO, x_TI, w_OI.t());
+  return y_TO;
 }
 
 Tensor linear_input_grad(const Tensor& grad_TO, const Parameter& weight) {
   if (weight.float8) return float8_input_grad(grad_TO, weight);
-  return at::mm(grad_TO, weight.in(grad_TO.scalar_type()));
+  const Tensor w_OI = weight.in(grad_TO.scalar_type()), grad_TI = empty_like(grad_TO, w_OI.size(1));
+  multiply(grad_TI, grad_TO, w_OI);
+  return grad_TI;
 }
 
 void write_input_grad(Tensor into_TI, const Tensor& grad_TO, const Parameter& weight) {
   if (weight.float8) return void(into_TI.copy_(float8_input_grad(grad_TO, weight)));
-  at::mm_out(into_TI, grad_TO, weight.in(grad_TO.scalar_type()));
+  multiply(into_TI, grad_TO, weight.in(grad_TO.scalar_type()));
 }
 
 void add_input_grad(Tensor& sum_TI, const Tensor& grad_TO, const Parameter& weight) {
   if (weight.float8) return void(sum_TI.add_(float8_input_grad(grad_TO, weight)));
-  sum_TI.addmm_(grad_TO, weight.in(grad_TO.scalar_type()));
+  multiply(sum_TI, grad_TO, weight.in(grad_TO.scalar_type()), sum_TI);
 }
 
 void accumulate_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weight) {
@@ -75,7 +70,9 @@ Tensor linear(const Tensor& x_TI, Parameter& weight) {
 Tensor linear_residual_forward(const Tensor& x_TI, const Parameter& weight, const Tensor& residual_tO,
                                RowExchange& exchange) {
   if (exchange.ranks() == 1 && !weight.float8) {
-    return at::addmm(residual_tO, x_TI, weight.in(x_TI.scalar_type()).t());
+    const Tensor y_tO = at::empty(residual_tO.sizes(), residual_tO.options());
+    multiply(y_tO, x_TI, weight.in(x_TI.scalar_type()).t(), residual_tO);
+    return y_tO;
   }
   const auto product = [&](const Tensors& rows) { return linear_forward(rows[0], weight); };
   return scatter_mapped(exchange, {x_TI}, product)().add_(residual_tO);

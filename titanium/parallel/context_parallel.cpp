@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "titanium/base/error.h"
+#include "titanium/ops/key_value_bundle.h"
 
 namespace titanium::parallel {
 namespace {
@@ -13,10 +14,7 @@ namespace {
 using ops::KeyValuePart;
 using ops::SequenceShare;
 
-// Note [One stretch of visible chunks]
-// The gathered chunks lie with all tails first, then all heads, each in order of ranks. Tails descend (rank p has chunk
-// 2n-1-p) and heads ascend, so what a tail sees is one stretch: the tails of higher ranks and all heads. What a head
-// sees is one as well: the heads of lower ranks. So attention is one call per chunk of queries.
+// All ranks in one bundle, received where it lies.
 class GatheredParts : public ops::KeyValueParts {
  public:
   GatheredParts(comm::Group& group, const SequenceShare& share, const Tensor& kv, std::optional<Dtype> gradient_dtype)
@@ -38,11 +36,10 @@ class GatheredParts : public ops::KeyValueParts {
 
   std::optional<KeyValuePart> next() override {
     if (arriving_.empty()) return std::nullopt;
-    KeyValuePart part{all_, {}};
+    const KeyValuePart part{all_, ops::chunks_of_bundle(share_, ops::ranks_of_bundle(share_, share_.ranks, 0))};
     for (size_t slot = 0; slot < arriving_.size(); ++slot) {
       arriving_[slot].work->wait();
       if (batch_ > 1) by_rank(stretch_of(all_, slot)).copy_(arriving_[slot].tensor);
-      for (int64_t rank = 0; rank < share_.ranks; ++rank) part.chunks.push_back(chunk_index(rank, slot));
     }
     arriving_.clear();
     all_ = Tensor();
@@ -74,9 +71,6 @@ class GatheredParts : public ops::KeyValueParts {
   };
 
   // Slot 0 is the last chunk of every rank.
-  int64_t chunk_index(int64_t rank, int64_t slot) const {
-    return ops::chunks_of(share_, rank)[share_.chunks_per_rank() - 1 - slot];
-  }
   Tensor chunk_of(const Tensor& own, int64_t slot) const {
     return own.narrow(1, (share_.chunks_per_rank() - 1 - slot) * length_, length_);
   }
@@ -95,20 +89,24 @@ class GatheredParts : public ops::KeyValueParts {
   std::vector<Travelling> arriving_, returning_;
 };
 
-// In step i this rank has the part of the i-th rank before it. The part of step i + 1 arrives meanwhile; so do the
-// gradients of this part that the ranks before have added up, to which this rank's are added.
+// Note [Bundles in a ring]. The bundle of step i + 1 arrives during step i; so do the gradients of this bundle that the
+// ranks before have added up, to which this rank's are added. When a bundle's gradients are back at the rank that it
+// began with, each part of them goes on to the rank before, and its own is added, until it is home.
 class RotatingParts : public ops::KeyValueParts {
  public:
-  RotatingParts(comm::Group& group, const SequenceShare& share, const Tensor& kv, std::optional<Dtype> gradient_dtype)
-      : group_(group), share_(share), gradient_dtype_(gradient_dtype), kv_(kv) {}
+  RotatingParts(comm::Group& group, const SequenceShare& share, const Tensor& kv, std::optional<Dtype> gradient_dtype,
+                int64_t width)
+      : group_(group), share_(share), gradient_dtype_(gradient_dtype), width_(width), kv_(kv) {
+    if (width_ > 1) next_kv_ = pass_on(kv, 1);
+  }
 
   std::optional<KeyValuePart> next() override {
-    if (step_ + 1 == share_.ranks) return std::nullopt;
+    if (step_ + 1 == steps()) return std::nullopt;
     ++step_;
-    if (step_ > 0) kv_ = arrival(next_kv_);
-    if (step_ + 1 < share_.ranks) next_kv_ = pass_on(kv_);
-    if (step_ > 0 && gradient_dtype_) earlier_grads_ = pass_on(grads_);
-    return KeyValuePart{kv_, ops::chunks_of(share_, (share_.rank - step_ + share_.ranks) % share_.ranks)};
+    kv_ = step_ > 0 ? arrival(next_kv_) : first_bundle();
+    if (step_ + 1 < steps()) next_kv_ = pass_on(kv_, width_);
+    if (step_ > 0 && gradient_dtype_) earlier_grads_ = pass_on(grads_, width_);
+    return KeyValuePart{kv_, ops::chunks_of_bundle(share_, ops::ranks_of_bundle(share_, width_, step_))};
   }
 
   void give_back(const Tensor& grad) override {
@@ -121,9 +119,16 @@ class RotatingParts : public ops::KeyValueParts {
   }
 
   Tensor collect() override {
-    if (share_.ranks == 1) return grads_;
-    Travelling home = pass_on(grads_);
-    return arrival(home);
+    if (steps() > 1) {
+      Travelling home = pass_on(grads_, width_);
+      grads_ = arrival(home);
+    }
+    Tensor sum = grads_of_rank_before(width_ - 1);
+    for (int64_t distance = width_ - 2; distance >= 0; --distance) {
+      Travelling back = pass_on(sum, -1);
+      sum = arrival(back).add_(grads_of_rank_before(distance));
+    }
+    return sum;
   }
 
  private:
@@ -132,11 +137,27 @@ class RotatingParts : public ops::KeyValueParts {
     comm::Work work;
   };
 
-  Travelling pass_on(const Tensor& mine) {
+  int64_t steps() const { return share_.ranks / width_; }
+  int64_t neighbour(int64_t distance) const { return (share_.rank + distance + share_.ranks) % share_.ranks; }
+
+  Tensor first_bundle() {
+    std::vector<Tensor> parts = {kv_};
+    for (int64_t i = 1; i < width_; ++i) {
+      parts.push_back(arrival(next_kv_));
+      if (i + 1 < width_) next_kv_ = pass_on(parts.back(), 1);
+    }
+    return ops::make_bundle(share_, ops::ranks_of_bundle(share_, width_, 0), parts).kv_BT2KE;
+  }
+
+  Tensor grads_of_rank_before(int64_t distance) const {
+    return part_of_bundle(share_, ops::ranks_of_bundle(share_, width_, 0), grads_, neighbour(-distance));
+  }
+
+  Travelling pass_on(const Tensor& mine, int64_t distance) {
     const Tensor theirs = at::empty_like(mine);
     std::vector<int64_t> sent(share_.ranks, 0), received(share_.ranks, 0);
-    sent[(share_.rank + 1) % share_.ranks] = mine.numel();
-    received[(share_.rank - 1 + share_.ranks) % share_.ranks] = mine.numel();
+    sent[neighbour(distance)] = mine.numel();
+    received[neighbour(-distance)] = mine.numel();
     return {theirs, group_.all_to_all(theirs.view({-1}), mine.view({-1}), received, sent)};
   }
 
@@ -148,15 +169,16 @@ class RotatingParts : public ops::KeyValueParts {
   comm::Group& group_;
   SequenceShare share_;
   std::optional<Dtype> gradient_dtype_;
+  int64_t width_;
   int64_t step_ = -1;
-  Tensor kv_, grads_;  // of this step's part
+  Tensor kv_, grads_;  // of this step's bundle
   Travelling next_kv_, earlier_grads_;
 };
 
 class GroupContextExchange : public ops::ContextExchange {
  public:
-  GroupContextExchange(comm::GroupPtr group, const SequenceShare& share, RotateMethod method)
-      : group_(std::move(group)), share_(share), method_(method) {
+  GroupContextExchange(comm::GroupPtr group, const SequenceShare& share, RotateMethod method, int64_t keys_at_once)
+      : group_(std::move(group)), share_(share), method_(method), keys_at_once_(keys_at_once) {
     TI_ASSERT(group_->size() == share_.ranks && group_->rank() == share_.rank);
   }
 
@@ -165,13 +187,15 @@ class GroupContextExchange : public ops::ContextExchange {
   std::unique_ptr<ops::KeyValueParts> bring(const Tensor& kv, std::optional<Dtype> gradient_dtype) override {
     if (method_ == RotateMethod::kAllGather)
       return std::make_unique<GatheredParts>(*group_, share_, kv, gradient_dtype);
-    return std::make_unique<RotatingParts>(*group_, share_, kv, gradient_dtype);
+    const int64_t width = ops::bundle_width(share_.ranks, kv.size(1), keys_at_once_);
+    return std::make_unique<RotatingParts>(*group_, share_, kv, gradient_dtype, width);
   }
 
  private:
   comm::GroupPtr group_;
   SequenceShare share_;
   RotateMethod method_;
+  int64_t keys_at_once_;
 };
 
 }  // namespace
@@ -188,18 +212,20 @@ SequenceShare sequence_share(const config::Parallelism& options, const ParallelD
 }
 
 std::unique_ptr<ops::ContextExchange> make_context_exchange(comm::GroupPtr group, const SequenceShare& share,
-                                                            RotateMethod method) {
-  return std::make_unique<GroupContextExchange>(std::move(group), share, method);
+                                                            RotateMethod method, int64_t keys_at_once) {
+  return std::make_unique<GroupContextExchange>(std::move(group), share, method, keys_at_once);
 }
 
-ExchangeBuffers exchange_buffers(const SequenceShare& share, RotateMethod method, int64_t batch, int64_t elements) {
+ExchangeBuffers exchange_buffers(const SequenceShare& share, RotateMethod method, const SequenceSize& size) {
+  const int64_t part = size.batch * size.tokens * size.width;
   if (share.ranks == 1) return {};
   if (method == RotateMethod::kAllGather) {
-    const int64_t copies = batch > 1 ? 2 : 1;  // several sequences are put in order before and after they travel
-    return {copies * share.ranks * batch * elements, copies * share.ranks * batch * elements};
+    const int64_t copies = size.batch > 1 ? 2 : 1;  // several sequences are put in order before and after they travel
+    return {copies * share.ranks * part, copies * share.ranks * part};
   }
-  // The part of this step and the next; this step's gradients, those that arrive and those that leave.
-  return {2 * batch * elements, 3 * batch * elements};
+  // The bundle of this step and the next; this step's gradients, those that arrive and those that leave.
+  const int64_t bundle = ops::bundle_width(share.ranks, size.tokens) * part;
+  return {2 * bundle, 3 * bundle};
 }
 
 }  // namespace titanium::parallel

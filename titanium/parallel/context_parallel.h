@@ -5,14 +5,14 @@
 
 #include "titanium/comm/group.h"
 #include "titanium/config/job_config.h"
-#include "titanium/ops/context_exchange.h"
+#include "titanium/ops/key_value_bundle.h"
 #include "titanium/parallel/parallel_dims.h"
 
 namespace titanium::parallel {
 
 enum class RotateMethod {
   kAllGather,  // everybody's keys and values at once; their gradients are reduced and scattered
-  kAllToAll,   // a ring: a part goes from rank to rank, its gradients behind it
+  kAllToAll,   // a ring: bundles of parts go from rank to rank, their gradients behind them
 };
 
 // parallelism.context_parallel_rotate_method.
@@ -22,16 +22,24 @@ RotateMethod rotate_method(const config::Parallelism& options);
 ops::SequenceShare sequence_share(const config::Parallelism& options, const ParallelDims& dims, int rank);
 
 // The exchange of keys and values over `group`, whose ranks are those of `share`. Nothing waits before a part is asked
-// for. Parts of rings travel by all-to-all, in which every rank sends to the next one and receives from the one before.
+// for. Bundles of rings travel by all-to-all, in which every rank sends to one and receives from one; how much they
+// hold: Note [Bundles in a ring].
 std::unique_ptr<ops::ContextExchange> make_context_exchange(comm::GroupPtr group, const ops::SequenceShare& share,
-                                                            RotateMethod method);
+                                                            RotateMethod method,
+                                                            int64_t keys_at_once = ops::kKeysAtOnce);
 
-// Elements of keys and values, and of their gradients, that the exchange holds at most at a time, where each of `batch`
-// sequences has `elements` of them on this rank.
+// What one rank has of the sequences of a micro-batch.
+struct SequenceSize {
+  int64_t batch = 1;
+  int64_t tokens = 0;  // of each
+  int64_t width = 0;   // elements of a token's keys and values
+};
+
+// Elements of keys and values, and of their gradients, that the exchange holds at most at a time.
 struct ExchangeBuffers {
   int64_t values = 0;     // in the compute dtype
   int64_t gradients = 0;  // in fp32
 };
-ExchangeBuffers exchange_buffers(const ops::SequenceShare& share, RotateMethod method, int64_t batch, int64_t elements);
+ExchangeBuffers exchange_buffers(const ops::SequenceShare& share, RotateMethod method, const SequenceSize& size);
 
 }  // namespace titanium::parallel

@@ -85,9 +85,9 @@ void plan_sharding(models::LanguageModel& model, const config::Parallelism& opti
 int64_t exchange_bytes(const models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
                        int64_t micro_batch) {
   const config::Parallelism& options = config.parallelism;
-  const int64_t elements = config.training.seq_len / dims.cp * model.key_value_width() / dims.tp;
-  const auto buffers = exchange_buffers(parallel::sequence_share(options, dims, /*rank=*/0),
-                                        parallel::rotate_method(options), micro_batch, elements);
+  const auto buffers = exchange_buffers(
+      parallel::sequence_share(options, dims, /*rank=*/0), parallel::rotate_method(options),
+      {.batch = micro_batch, .tokens = config.training.seq_len / dims.cp, .width = model.key_value_width() / dims.tp});
   return buffers.values * bytes(model.compute_dtype) + buffers.gradients * kReduceElement;
 }
 

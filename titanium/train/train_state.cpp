@@ -8,6 +8,7 @@
 #include "titanium/data/dataset_registry.h"
 #include "titanium/models/converters.h"
 #include "titanium/models/registry.h"
+#include "titanium/ops/gemm.h"
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/parallel/activation_checkpoint.h"
 #include "titanium/tensor/cuda_backend.h"
@@ -76,6 +77,19 @@ void log_batch(const TrainState& run) {
       run.accumulation_steps, training.seq_len, training.steps, run.schedule.warmup_steps);
 }
 
+// What titanium tune has found for this GPU.
+void use_tuned_products(Device device) {
+  const std::string gpu = cuda_device_properties(device.index()).name;
+  const auto file = ops::gemm_choices_file(gpu, ops::gemm_library_version());
+  const ops::GemmChoices choices = ops::read_gemm_choices(file);
+  ops::use_gemm_choices(choices);
+  if (choices.empty()) {
+    log_info("Matrix products are not tuned for this GPU; titanium tune with the same options makes them faster.");
+  } else {
+    log_info("Using {} tuned matrix products of {}", choices.size(), file.string());
+  }
+}
+
 }  // namespace
 
 Dtype compute_dtype(const JobConfig& config) { return parse_dtype(config.training.mixed_precision_param); }
@@ -139,7 +153,10 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
   apply_determinism(config.debug);
   ops::set_reference_ops(config.debug.reference_ops);
   log_plan(config, plan);
-  if (device.is_cuda()) check_fits(plan.memory, cuda_device_properties(device.index()).total_memory);
+  if (device.is_cuda()) {
+    check_fits(plan.memory, cuda_device_properties(device.index()).total_memory);
+    use_tuned_products(device);
+  }
 
   TrainState run{.config = config, .device = device, .tokenizer = data::Tokenizer::load(config.model.hf_assets_path)};
   run.world = world != nullptr ? std::move(world) : comm::make_fake_world(/*rank=*/0, /*size=*/1);

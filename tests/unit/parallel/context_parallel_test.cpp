@@ -53,6 +53,7 @@ struct Case {
   bool documents;
   int64_t batch = 2, heads = 6, kv_heads = 2;
   Dtype dtype = at::kDouble;
+  int64_t keys_at_once = ops::kKeysAtOnce;
 };
 
 void expect_as_one_rank(const Case& c, double limit) {
@@ -71,7 +72,7 @@ void expect_as_one_rank(const Case& c, double limit) {
     share.rank = world.rank();
     std::vector<int> members(c.ranks);
     std::iota(members.begin(), members.end(), 0);
-    const auto exchange = make_context_exchange(world.group("cp", members), share, c.method);
+    const auto exchange = make_context_exchange(world.group("cp", members), share, c.method, c.keys_at_once);
     const auto mine = [&](const Tensor& x) { return ops::share_of(x, 1, share); };
     const Inputs own = {mine(inputs.q), mine(inputs.k), mine(inputs.v), mine(inputs.grad)};
     results[share.rank] = run_attention(
@@ -103,6 +104,20 @@ TEST_P(ContextAttentionOnRanks, IsAttentionOverTheWholeSequence) {
   }
 }
 
+TEST_P(ContextAttentionOnRanks, WithPartsOneByOneIsTheSame) {
+  for (const bool head_and_tail : {false, true}) {
+    for (const bool documents : {false, true}) {
+      expect_as_one_rank({.ranks = GetParam(),
+                          .chunk = 5,
+                          .head_and_tail = head_and_tail,
+                          .method = RotateMethod::kAllToAll,
+                          .documents = documents,
+                          .keys_at_once = 1},
+                         1e-12);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(OneToEight, ContextAttentionOnRanks, testing::Range(1, 9));
 
 TEST(ContextAttention, KeepsThePrecisionOfTheDtype) {
@@ -113,9 +128,16 @@ TEST(ContextAttention, KeepsThePrecisionOfTheDtype) {
   }
 }
 
-std::vector<comm::CollectiveRecord> records_of_rank_0(RotateMethod method) {
+std::vector<comm::CollectiveRecord> records_of_rank_0(RotateMethod method, int64_t keys_at_once = ops::kKeysAtOnce) {
   comm::flight_recorder().set_capacity(1000);
-  expect_as_one_rank({4, 2, true, method, false, 1}, 1e-12);
+  expect_as_one_rank({.ranks = 4,
+                      .chunk = 2,
+                      .head_and_tail = true,
+                      .method = method,
+                      .documents = false,
+                      .batch = 1,
+                      .keys_at_once = keys_at_once},
+                     1e-12);
   std::vector<comm::CollectiveRecord> records = comm::flight_recorder().records();
   std::erase_if(records, [](const comm::CollectiveRecord& record) { return record.group_rank != 0; });
   return records;
@@ -129,19 +151,34 @@ TEST(ContextExchange, TheRotateMethodIsTheOneThatWasAskedFor) {
   EXPECT_EQ(count(gathered, "all_gather"), 2 * 2);  // heads and tails, forward and backward
   EXPECT_EQ(count(gathered, "reduce_scatter"), 2);
   EXPECT_EQ(count(gathered, "all_to_all"), 0);
-  const auto rotated = records_of_rank_0(RotateMethod::kAllToAll);
+  const auto rotated = records_of_rank_0(RotateMethod::kAllToAll, /*keys_at_once=*/1);
   EXPECT_EQ(count(rotated, "all_to_all"), 3 + 3 + 4);  // keys and values, again, and gradients with the way home
   EXPECT_EQ(count(rotated, "all_gather"), 0);
   // Keys and values of one rank: 4 tokens, 2 x 2 heads of 8 in fp64.
   for (const auto& record : rotated) EXPECT_EQ(record.bytes, 4 * 4 * 8 * 8);
 }
 
+TEST(ContextExchange, BundlesTakeFewerAndLargerMessages) {
+  EXPECT_EQ(ops::bundle_width(8, 4096), 4);
+  EXPECT_EQ(ops::bundle_width(8, 16384), 1);
+  EXPECT_EQ(ops::bundle_width(8, 1), 4);  // at least two bundles
+  EXPECT_EQ(ops::bundle_width(6, 1), 2);
+  EXPECT_EQ(ops::bundle_width(3, 1), 1);
+  const auto records = records_of_rank_0(RotateMethod::kAllToAll);
+  const auto count = [&](int64_t parts) {
+    return std::ranges::count(records, parts * 4 * 4 * 8 * 8, &comm::CollectiveRecord::bytes);
+  };
+  EXPECT_EQ(count(1), 1 + 1 + 1);  // to make the bundle, again, and home from it
+  EXPECT_EQ(count(2), 1 + 1 + 2);  // keys and values, again, and gradients with the way back
+  EXPECT_EQ(records.size(), 7);
+}
+
 TEST(ContextExchange, TheNextPartIsOnItsWayWhileThisOneIsComputed) {
   constexpr int64_t kRanks = 4;
   comm::flight_recorder().set_capacity(1000);
   const auto world = comm::make_fake_world(/*rank=*/1, kRanks);
-  const auto exchange =
-      make_context_exchange(world->group("cp", {0, 1, 2, 3}), {1, kRanks, true}, RotateMethod::kAllToAll);
+  const auto exchange = make_context_exchange(world->group("cp", {0, 1, 2, 3}), {1, kRanks, true},
+                                              RotateMethod::kAllToAll, /*keys_at_once=*/1);
   const auto parts = exchange->bring(random_tensor({1, 2, 4, 8}), std::nullopt);
   for (int64_t step = 0; parts->next(); ++step) {
     const auto records = comm::flight_recorder().records();

@@ -20,6 +20,7 @@ void launch(const kernels::CrossEntropyGradientArgs& args) { launch(kernels::cro
 void launch(const kernels::CrossEntropyShardArgs& args) { launch(kernels::cross_entropy_statistics, args); }
 void launch(const kernels::EmbeddingGradArgs& args) { launch(kernels::embedding_grad, args); }
 void launch(const kernels::FillNormalArgs& args) { launch(kernels::fill_normal_on_cuda, args); }
+void launch(const kernels::MergeAttentionArgs& args) { launch(kernels::merge_attention, args); }
 void launch(const kernels::RmsNormApplyArgs& args) { launch(kernels::rms_norm_apply, args); }
 void launch(const kernels::RmsNormBackwardArgs& args) { launch(kernels::rms_norm_backward, args); }
 void launch(const kernels::RmsNormForwardArgs& args) { launch(kernels::rms_norm_forward, args); }
@@ -29,8 +30,8 @@ void launch(const kernels::SumOfSquaresArgs& args) { launch(kernels::sum_of_squa
 void launch(const kernels::SwigluBackwardArgs& args) { launch(kernels::swiglu_backward, args); }
 void launch(const kernels::SwigluForwardArgs& args) { launch(kernels::swiglu_forward, args); }
 
-void launch_copies(std::span<const kernels::CopyTensor> copies) {
-  kernels::copy_tensors_of_host_list(copies.data(), static_cast<int64_t>(copies.size()), /*accumulate=*/false,
+void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate) {
+  kernels::copy_tensors_of_host_list(copies.data(), static_cast<int64_t>(copies.size()), accumulate,
                                      c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }

@@ -18,6 +18,7 @@ void launch(const kernels::CrossEntropyGradientArgs&) { refuse(); }
 void launch(const kernels::CrossEntropyShardArgs&) { refuse(); }
 void launch(const kernels::EmbeddingGradArgs&) { refuse(); }
 void launch(const kernels::FillNormalArgs&) { refuse(); }
+void launch(const kernels::MergeAttentionArgs&) { refuse(); }
 void launch(const kernels::RmsNormApplyArgs&) { refuse(); }
 void launch(const kernels::RmsNormBackwardArgs&) { refuse(); }
 void launch(const kernels::RmsNormForwardArgs&) { refuse(); }
@@ -26,7 +27,7 @@ void launch(const kernels::SumLossesArgs&) { refuse(); }
 void launch(const kernels::SumOfSquaresArgs&) { refuse(); }
 void launch(const kernels::SwigluBackwardArgs&) { refuse(); }
 void launch(const kernels::SwigluForwardArgs&) { refuse(); }
-void launch_copies(std::span<const kernels::CopyTensor>) { refuse(); }
+void launch_copies(std::span<const kernels::CopyTensor>, bool) { refuse(); }
 
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs&) { return refuse(); }
