@@ -171,7 +171,7 @@ def compare(folder, line, reference, limits):
         else:
             error = ((tensor - found[key]).norm() / tensor.norm()).item()
             worst["parameters"] = max(worst["parameters"], error)
-    print(f"{name:28}" + "  ".join(f"{key} {value:.1e}" for key, value in worst.items()))
+    print(f"{name:34}" + "  ".join(f"{key} {value:.1e}" for key, value in worst.items()))
     for key, value in worst.items():
         assert value <= limits[key], f"{name}: {key} differs by {value:.2e}, more than {limits[key]:.0e}"
 
