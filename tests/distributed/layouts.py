@@ -104,9 +104,24 @@ IN_BF16 += [layout(f"bf16_{name}", replicate, shard, tensor, options, precision=
             if name in ("dp2", "fsdp2", "hsdp2x2", "tp2", "fsdp2xtp2")]
 IN_BF16 += [layout("bf16_cp4+ring", 1, 1, 1, RING, precision=BF16, context=4)]
 
+# Emulated, with micro-batches of one sample, so that scales of activations are those of one rank.
+FLOAT8 = "--model.converters=quantize.linear.float8 --quantize.linear.float8.emulate"
+ROWWISE = f"{FLOAT8} --quantize.linear.float8.recipe_name=rowwise"
+GATHERED = f"{FLOAT8} --quantize.linear.float8.enable_fsdp_float8_all_gather"
+PRECOMPUTED = f"{GATHERED} --quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp"
+IN_FLOAT8 = {
+    "tensorwise": [layout("tensorwise_one", 1, 1, 1, FLOAT8, local=1),
+                   layout("tensorwise_dp2xtp2", 2, 1, 2, FLOAT8, local=1),
+                   layout("tensorwise_hsdp2x2+gathered", 2, 2, 1, GATHERED, local=1),
+                   layout("tensorwise_fsdp2xtp2+precomputed", 1, 2, 2, PRECOMPUTED, local=1)],
+    "rowwise": [layout("rowwise_one", 1, 1, 1, ROWWISE, local=1),
+                layout("rowwise_fsdp2xtp4", 1, 2, 4, ROWWISE, local=1)],
+}
+
 
 def run_all(folder):
-    (folder / "layouts").write_text("\n".join(IN_FP32 + IN_BF16) + "\n")
+    in_float8 = [line for lines in IN_FLOAT8.values() for line in lines]
+    (folder / "layouts").write_text("\n".join(IN_FP32 + IN_BF16 + in_float8) + "\n")
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(store.port))
     processes = [
@@ -156,7 +171,7 @@ def compare(folder, line, reference, limits):
         else:
             error = ((tensor - found[key]).norm() / tensor.norm()).item()
             worst["parameters"] = max(worst["parameters"], error)
-    print(f"{name:28}" + "  ".join(f"{key} {value:.1e}" for key, value in worst.items()))
+    print(f"{name:34}" + "  ".join(f"{key} {value:.1e}" for key, value in worst.items()))
     for key, value in worst.items():
         assert value <= limits[key], f"{name}: {key} differs by {value:.2e}, more than {limits[key]:.0e}"
 
@@ -169,6 +184,10 @@ def main():
             compare(folder, line, "one", {"loss": 1e-5, "grad_norm": 1e-5, "parameters": 1e-5})
         for line in IN_BF16[1:]:
             compare(folder, line, "bf16_one", {"loss": 1e-4, "grad_norm": 1e-3, "parameters": 2e-3})
+        # Numbers between two of float8 may fall to the other side when sums are taken in another order.
+        for recipe, lines in IN_FLOAT8.items():
+            for line in lines[1:]:
+                compare(folder, line, f"{recipe}_one", {"loss": 1e-6, "grad_norm": 1e-5, "parameters": 1e-4})
 
 
 if __name__ == "__main__":

@@ -35,7 +35,12 @@ constexpr Missing kMissing[] = {
     {"metrics.save_for_all_ranks", with_tensorboard},
     {"model.name", [](const JobConfig& c) { return c.model.name != "llama3" && c.model.name != "llama2"; },
      "only llama2 and llama3 are available yet"},
-    {"model.converters"},
+    {"model.converters",
+     [](const JobConfig& c) {
+       return std::ranges::any_of(c.model.converters,
+                                  [](const auto& name) { return name != "quantize.linear.float8"; });
+     },
+     "only quantize.linear.float8 is available yet"},
     {"model.print_after_conversion"},
     {"optimizer.early_step_in_backward"},
     {"parallelism.context_parallel_load_balancer",

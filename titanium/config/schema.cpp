@@ -379,7 +379,8 @@ void declare_quantize_linear(Section<QuantizedLinear> linear) {
       .one_of({"tensorwise", "rowwise", "rowwise_with_gw_hp"});
   float8.option("filter_fqns", &Float8Linear::filter_fqns,
                 "Parts of names of layers to leave alone; auto_filter_small_kn leaves those too small to gain.");
-  float8.option("emulate", &Float8Linear::emulate, "Compute in float32 what the hardware would do, for tests.");
+  float8.option("emulate", &Float8Linear::emulate,
+                "Round to float8 and compute in float32. Needed as yet: there are no float8 kernels.");
   auto mx = linear.section("mx", &QuantizedLinear::mx, "Linear layers in MXFP8.");
   mx.option("mxfp8_dim1_cast_kernel_choice", &MxLinear::mxfp8_dim1_cast_kernel_choice,
             "Kernel of the column-wise cast.")

@@ -173,6 +173,12 @@ void check_quantization(const JobConfig& config, Problems& problems) {
                                     "quantize.linear.float8.recipe_name = \"{}\". Leave out one of the two.",
                                     *float8.recipe_name)});
   }
+  const bool filters_small = std::ranges::count(float8.filter_fqns, std::string_view("auto_filter_small_kn")) > 0;
+  if (filters_small && float8.recipe_name == "rowwise_with_gw_hp") {
+    problems.push_back({{"quantize.linear.float8.filter_fqns", "quantize.linear.float8.recipe_name"},
+                        "quantize.linear.float8.filter_fqns: auto_filter_small_kn knows no sizes for recipe_name = "
+                        "\"rowwise_with_gw_hp\". Name the layers to leave alone, or use another recipe."});
+  }
   std::set<std::string> kinds;
   for (const std::string& converter : config.model.converters) kinds.insert(converter.substr(converter.rfind('.') + 1));
   if (kinds.size() > 1) {

@@ -13,12 +13,25 @@ namespace {
 // Enough for the exchange of a piece to hide behind the product of another, few enough for large products.
 constexpr int64_t kAsyncPieces = 4;
 
+// Scales of float8 weights, and of what they are multiplied with, are those of the uncut tensors.
+void connect_float8(LanguageModel& model, ops::RowExchange& exchange) {
+  for (Parameter* parameter : model.parameters()) {
+    if (!parameter->float8) continue;
+    for (const Placement& placement : parameter->placements) {
+      if (placement.axis != "tp") continue;
+      parameter->float8->cut_dim = placement.dim;
+      parameter->float8->max_over_parts = [&exchange](const Tensor& amax) { exchange.max(amax); };
+    }
+  }
+}
+
 std::unique_ptr<ops::RowExchange> apply_tensor_parallel(LanguageModel& model, const config::Parallelism& options,
                                                         const parallel::Mesh& mesh) {
   if (mesh.size("tp") == 1) return nullptr;
   const bool async = options.enable_async_tensor_parallel;
   auto exchange = parallel::make_row_exchange(mesh.group("tp"), async ? kAsyncPieces : 1);
   model.set_row_exchange(*exchange, !options.disable_loss_parallel);
+  connect_float8(model, *exchange);
   if (async) log_info("Async TP is enabled");
   log_info("Applied Tensor Parallelism to the model");
   return exchange;
@@ -44,9 +57,11 @@ std::unique_ptr<parallel::DataParallel> apply_fully_shard(LanguageModel& model, 
   const bool pipeline = mesh.size("pp") > 1;
   return std::make_unique<parallel::FullyShard>(
       model.units(), std::move(context),
-      parallel::FullyShardOptions{.reshard_after_forward = policy,
-                                  .reduce_once = pipeline || config.parallelism.fsdp_reduce_once,
-                                  .hold_whole = pipeline && policy != "always"});
+      parallel::FullyShardOptions{
+          .reshard_after_forward = policy,
+          .reduce_once = pipeline || config.parallelism.fsdp_reduce_once,
+          .hold_whole = pipeline && policy != "always",
+          .precompute_float8_scales = config.quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp});
 }
 
 std::unique_ptr<parallel::DataParallel> apply_data_parallel(LanguageModel& model, const JobConfig& config,

@@ -8,7 +8,10 @@ namespace titanium::nn {
 // weight [out, in], no bias.
 class Linear : public Module {
  public:
-  Linear(const std::string& fqn, int64_t in, int64_t out) : weight(fqn + ".weight", {out, in}) { add(weight); }
+  Linear(const std::string& fqn, int64_t in, int64_t out) : weight(fqn + ".weight", {out, in}) {
+    weight.is_linear_weight = true;
+    add(weight);
+  }
   Parameter weight;
 };
 

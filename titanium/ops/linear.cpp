@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "titanium/ops/float8.h"
 #include "titanium/ops/multiply.h"
 
 namespace titanium::ops {
@@ -11,28 +12,37 @@ Tensor empty_like(const Tensor& x, int64_t columns) { return at::empty({x.size(0
 
 void add_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weight) {
   auto [sum, is_first] = weight.open_grad_sum(grad_TO.device());
-  multiply(sum, grad_TO.t(), x_TI, is_first ? Tensor() : sum);
+  if (has_float8_weight_grad(weight)) {
+    const Tensor product = float8_weight_grad(grad_TO, x_TI, weight, sum.scalar_type());
+    is_first ? sum.copy_(product) : sum.add_(product);
+  } else {
+    multiply(sum, grad_TO.t(), x_TI, is_first ? Tensor() : sum);
+  }
 }
 
 }  // namespace
 
 Tensor linear_forward(const Tensor& x_TI, const Parameter& weight) {
+  if (weight.float8) return float8_output(x_TI, weight);
   const Tensor w_OI = weight.in(x_TI.scalar_type()), y_TO = empty_like(x_TI, w_OI.size(0));
   multiply(y_TO, x_TI, w_OI.t());
   return y_TO;
 }
 
 Tensor linear_input_grad(const Tensor& grad_TO, const Parameter& weight) {
+  if (weight.float8) return float8_input_grad(grad_TO, weight);
   const Tensor w_OI = weight.in(grad_TO.scalar_type()), grad_TI = empty_like(grad_TO, w_OI.size(1));
   multiply(grad_TI, grad_TO, w_OI);
   return grad_TI;
 }
 
 void write_input_grad(Tensor into_TI, const Tensor& grad_TO, const Parameter& weight) {
+  if (weight.float8) return void(into_TI.copy_(float8_input_grad(grad_TO, weight)));
   multiply(into_TI, grad_TO, weight.in(grad_TO.scalar_type()));
 }
 
 void add_input_grad(Tensor& sum_TI, const Tensor& grad_TO, const Parameter& weight) {
+  if (weight.float8) return void(sum_TI.add_(float8_input_grad(grad_TO, weight)));
   multiply(sum_TI, grad_TO, weight.in(grad_TO.scalar_type()), sum_TI);
 }
 
@@ -59,7 +69,7 @@ Tensor linear(const Tensor& x_TI, Parameter& weight) {
 
 Tensor linear_residual_forward(const Tensor& x_TI, const Parameter& weight, const Tensor& residual_tO,
                                RowExchange& exchange) {
-  if (exchange.ranks() == 1) {
+  if (exchange.ranks() == 1 && !weight.float8) {
     const Tensor y_tO = at::empty(residual_tO.sizes(), residual_tO.options());
     multiply(y_tO, x_TI, weight.in(x_TI.scalar_type()).t(), residual_tO);
     return y_tO;

@@ -7,7 +7,7 @@
 namespace titanium::ops {
 
 // The three products of a linear layer, for operators that record a larger node. The computation runs in the dtype of
-// the activations; the weight is cast to it.
+// the activations, to which the weight is cast, or in float8 where the weight has a recipe (float8.h).
 Tensor linear_forward(const Tensor& x_TI, const Parameter& weight);
 Tensor linear_input_grad(const Tensor& grad_TO, const Parameter& weight);
 void write_input_grad(Tensor into_TI, const Tensor& grad_TO, const Parameter& weight);  // into = the above

@@ -13,6 +13,8 @@ class DataParallel {
   // After the backward of each. After that of the last one, every gradient is the sum over all ranks, and the current
   // stream may use it.
   virtual void end_micro_batch() {}
+  // After the optimizer has written new weights.
+  virtual void weights_changed() {}
 };
 
 }  // namespace titanium::parallel

@@ -1,5 +1,7 @@
 #include "titanium/parallel/fully_shard.h"
 
+#include "titanium/parallel/float8_shards.h"
+
 namespace titanium::parallel {
 namespace {
 
@@ -48,7 +50,7 @@ FullyShard::FullyShard(const std::vector<nn::Unit*>& units, std::unique_ptr<Shar
     for (Parameter* parameter : units[i]->parameters) {
       const Dtype stored = parameter->value.scalar_type();
       parameter->gather_around_use(options.reduce_once ? at::kFloat
-                                                       : travelling_dtype(*parameter, stored, context_->compute_dtype));
+                                                       : part_dtype(*parameter, stored, context_->compute_dtype));
     }
     members_.push_back({.unit = units[i],
                         .sharded = std::make_unique<ShardedUnit>(*units[i], *context_),
@@ -96,6 +98,15 @@ void FullyShard::begin_micro_batch(bool last) {
   changed.record();
   const SideStream::Scope beside(context_->gather_stream);
   changed.wait();
+}
+
+void FullyShard::weights_changed() {
+  if (!options_.precompute_float8_scales) return;
+  std::vector<Parameter*> parameters;
+  for (const Member& member : members_) {
+    parameters.insert(parameters.end(), member.unit->parameters.begin(), member.unit->parameters.end());
+  }
+  find_weight_amax(parameters, *context_->shard, context_->device);
 }
 
 void FullyShard::end_micro_batch() {

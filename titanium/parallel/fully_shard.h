@@ -16,6 +16,9 @@ struct FullyShardOptions {
   bool reduce_once = false;
   // Weights stay whole from their first use to the end of the step: micro-batches of a pipeline take turns.
   bool hold_whole = false;
+  // The scales of all weights that travel as float8 are found with one reduction after each update. Otherwise those of
+  // a unit are found together before its first gather.
+  bool precompute_float8_scales = false;
 };
 
 // What a unit does, for tests and traces: "gather" when a gather is queued, "forward", "after forward", "backward",
@@ -34,6 +37,7 @@ class FullyShard : public DataParallel {
 
   void begin_micro_batch(bool last) override;
   void end_micro_batch() override;
+  void weights_changed() override;
 
   const ShardContext& context() const { return *context_; }
   void observe(UnitObserver observer) { observer_ = std::move(observer); }

@@ -4,6 +4,8 @@
 
 #include "titanium/base/error.h"
 #include "titanium/ops/copy_tensors.h"
+#include "titanium/ops/float8.h"
+#include "titanium/parallel/float8_shards.h"
 
 namespace titanium::parallel {
 namespace {
@@ -20,32 +22,35 @@ int64_t shard_elements(const Parameter& parameter) { return volume(parameter.sha
 
 }  // namespace
 
-FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks,
-                       const std::function<int64_t(const Parameter&)>& width) {
+FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks, Dtype buffer,
+                       const std::function<Dtype(const Parameter&)>& travelling) {
+  const auto bytes = [](Dtype dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); };
   FlatLayout layout{.segments = {}, .ranks = ranks, .elements = 0};
   for (Parameter* parameter : parameters) {
     const int64_t rows = ceil_div(parameter->rows(), ranks);
-    const int64_t elements = rows * row_elements(*parameter) * width(*parameter);
+    const int64_t elements = rows * row_elements(*parameter) * bytes(travelling(*parameter)) / bytes(buffer);
     layout.segments.push_back({parameter, elements, layout.elements});
     layout.elements += ceil_div(elements, kAlignment) * kAlignment;
   }
   return layout;
 }
 
-Dtype travelling_dtype(const Parameter& parameter, Dtype stored, Dtype compute) {
+Dtype part_dtype(const Parameter& parameter, Dtype stored, Dtype compute) {
   const bool is_vector = parameter.global_shape.size() == 1;
   return is_vector && c10::elementSize(stored) > c10::elementSize(compute) ? stored : compute;
 }
 
+Dtype travelling_dtype(const Parameter& parameter, Dtype stored, Dtype compute) {
+  return travels_as_float8(parameter, compute) ? ops::kE4m3 : part_dtype(parameter, stored, compute);
+}
+
 FlatLayout gather_layout(const std::vector<Parameter*>& parameters, int64_t ranks, Dtype stored, Dtype compute) {
-  return flat_layout(parameters, ranks, [=](const Parameter& parameter) {
-    const Dtype travelling = travelling_dtype(parameter, stored, compute);
-    return static_cast<int64_t>(c10::elementSize(travelling) / c10::elementSize(compute));
-  });
+  return flat_layout(parameters, ranks, compute,
+                     [=](const Parameter& parameter) { return travelling_dtype(parameter, stored, compute); });
 }
 
 FlatLayout reduce_layout(const std::vector<Parameter*>& parameters, int64_t ranks) {
-  return flat_layout(parameters, ranks, [](const Parameter&) { return int64_t{1}; });
+  return flat_layout(parameters, ranks, kReduceDtype, [](const Parameter&) { return kReduceDtype; });
 }
 
 void shard_parameter(Parameter& parameter, int64_t rank, int64_t ranks) {
@@ -78,13 +83,17 @@ struct ShardedUnit::Reduction {
 
 ShardedUnit::ShardedUnit(const nn::Unit& unit, ShardContext& context)
     : context_(context),
+      parameters_(unit.parameters),
       gather_(gather_layout(unit.parameters, context.shard->size(), unit.parameters[0]->value.scalar_type(),
                             context.compute_dtype)),
       reduce_(reduce_layout(unit.parameters, context.shard->size())),
       gathered_(context.device),
       grad_memory_(unit.parameters.size()) {
-  const Tensor& value = unit.parameters[0]->value;
-  if (value.device() == context.device && value.scalar_type() == context.compute_dtype) move_values_together();
+  const bool travel_as_stored = std::ranges::all_of(unit.parameters, [&](const Parameter* parameter) {
+    return parameter->value.device() == context.device && parameter->value.scalar_type() == context.compute_dtype &&
+           !travels_as_float8(*parameter, context.compute_dtype);
+  });
+  if (travel_as_stored) move_values_together();
 }
 
 ShardedUnit::~ShardedUnit() = default;
@@ -112,6 +121,7 @@ void ShardedUnit::start_gather() {
   }
   flat_ = context_.pool.take(gather_.ranks * gather_.elements, context_.compute_dtype);
   const Tensor mine = flat_.narrow(0, context_.shard->rank() * gather_.elements, gather_.elements);
+  find_weight_amax(parameters_, *context_.shard, context_.device);
   copy_in(mine);
   gathering_ = context_.shard->all_gather(flat_, mine);
 }
@@ -127,19 +137,27 @@ void ShardedUnit::finish_gather() {
     gathered_.record();
   }
   gathered_.wait();
-  for (const Segment& segment : gather_.segments) segment.parameter->hold_gathered(whole_part(segment));
+  for (const Segment& segment : gather_.segments) {
+    Parameter& parameter = *segment.parameter;
+    const Tensor part = whole_part(segment);
+    travels_as_float8(parameter, context_.compute_dtype)
+        ? parameter.hold_gathered(Float8Tensor{part, parameter.float8->shard.scale})
+        : parameter.hold_gathered(part);
+  }
   context_.most_whole_units = std::max(context_.most_whole_units, ++context_.whole_units);
 }
 
 void ShardedUnit::copy_in(const Tensor& mine) {
   ops::Tensors to, from;
   for (const Segment& segment : gather_.segments) {
-    const Tensor value = segment.parameter->value.detach();
-    if (value.numel() == 0) continue;
-    const Dtype dtype = travelling_dtype(*segment.parameter, value.scalar_type(), context_.compute_dtype);
-    to.push_back(mine.narrow(0, segment.offset, segment.elements).view(dtype).narrow(0, 0, value.numel()));
+    Parameter& parameter = *segment.parameter;
+    const Dtype dtype = travelling_dtype(parameter, parameter.value.scalar_type(), context_.compute_dtype);
     // Offloaded values cross in their own dtype and are cast on the device.
-    from.push_back(value.flatten().to(context_.device, /*non_blocking=*/true));
+    const Tensor value = dtype == ops::kE4m3 ? quantized_shard(parameter, context_.device).data
+                                             : parameter.value.detach().to(context_.device, /*non_blocking=*/true);
+    if (value.numel() == 0) continue;
+    to.push_back(mine.narrow(0, segment.offset, segment.elements).view(dtype).narrow(0, 0, value.numel()));
+    from.push_back(value.flatten());
   }
   ops::copy_tensors(to, from);
 }

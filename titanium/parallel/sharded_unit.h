@@ -27,12 +27,14 @@ struct FlatLayout {
   int64_t ranks = 1;
   int64_t elements = 0;  // of one rank's flat buffer
 };
-// `width`: elements of the buffer that hold one element of the parameter.
-FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks,
-                       const std::function<int64_t(const Parameter&)>& width);
+// `travelling`: the dtype of the parameter in a buffer whose elements are of dtype `buffer`.
+FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks, Dtype buffer,
+                       const std::function<Dtype(const Parameter&)>& travelling);
 
-// Weights travel in the compute dtype. Vectors (norms) keep the dtype that they are stored in: they are computed with
-// in fp32, next to 1, where bfloat16 would lose small updates.
+// The dtype of a whole part and of its gradient: the compute dtype. Vectors (norms) keep the dtype that they are stored
+// in: they are computed with in fp32, next to 1, where bfloat16 would lose small updates.
+Dtype part_dtype(const Parameter& parameter, Dtype stored, Dtype compute);
+// The dtype in which a part is gathered: the same, or float8 (float8_shards.h).
 Dtype travelling_dtype(const Parameter& parameter, Dtype stored, Dtype compute);
 FlatLayout gather_layout(const std::vector<Parameter*>& parameters, int64_t ranks, Dtype stored, Dtype compute);
 // Gradients are summed in fp32.
@@ -85,6 +87,7 @@ class ShardedUnit {
   void add_to_grads(const Tensor& mine);
 
   ShardContext& context_;
+  std::vector<Parameter*> parameters_;
   FlatLayout gather_;
   FlatLayout reduce_;
   Tensor home_;   // this rank's flat buffer, where the values live; undefined if they are stored in another way

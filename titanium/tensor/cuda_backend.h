@@ -16,6 +16,7 @@ int cuda_device_count();
 struct CudaDeviceProperties {
   std::string name;
   int64_t total_memory = 0;
+  int compute_capability = 0;  // 90 for 9.0
 };
 CudaDeviceProperties cuda_device_properties(int index);
 

@@ -25,6 +25,31 @@ void Parameter::materialize(Dtype dtype, Device device, bool pinned) {
   value_changed();
 }
 
+void Parameter::drop_copies() {
+  cast_ = Tensor();
+  if (float8) float8->drop_part();
+}
+
+void Parameter::value_changed() {
+  drop_copies();
+  if (float8) float8->value_changed();
+}
+
+void Parameter::hold_gathered(Tensor whole_part) {
+  drop_copies();
+  gathered_ = std::move(whole_part);
+}
+
+void Parameter::hold_gathered(const Float8Tensor& whole_part) {
+  drop_copies();
+  float8->for_output = float8->for_input_grad = whole_part;
+}
+
+void Parameter::drop_gathered() {
+  drop_copies();
+  gathered_ = Tensor();
+}
+
 Tensor Parameter::gathered_part() const {
   TI_ASSERT(gathered_.defined(), "{} is used outside its unit", fqn);
   return gathered_;

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
-#include "titanium/tensor/tensor.h"
+#include "titanium/tensor/float8_weight.h"
 
 namespace titanium {
 
@@ -53,6 +54,9 @@ class Parameter {
   Tensor value;                       // the shard: master copy, in training.dtype
   Tensor grad;                        // of the shard; undefined, or of `value`'s shape and dtype
 
+  bool is_linear_weight = false;         // [out, in], used in products alone: those of ops/linear.h
+  std::unique_ptr<Float8Weight> float8;  // null: its products are computed in the dtype of the activations
+
   // `pinned` host memory can be copied to a GPU without the host waiting.
   void materialize(Dtype dtype, Device device, bool pinned = false);
 
@@ -81,19 +85,21 @@ class Parameter {
 
   // --- For whoever writes to `value` (optimizer, initialisation, loading) ---
 
-  void value_changed() { cast_ = Tensor(); }
+  void value_changed();
   void zero_grad() { grad = part_grad = Tensor(); }
 
   // --- For sharded data parallelism ---
 
   // From now on the part is gathered around each use, and its gradient is summed in `part_grad`, in `dtype`.
   void gather_around_use(Dtype dtype);
-  void hold_gathered(Tensor whole_part) { gathered_ = std::move(whole_part), value_changed(); }
-  void drop_gathered() { gathered_ = Tensor(), value_changed(); }
+  void hold_gathered(Tensor whole_part);
+  void hold_gathered(const Float8Tensor& whole_part);  // then only float8 products may use it
+  void drop_gathered();
   Tensor part_grad;
 
  private:
   Tensor gathered_part() const;
+  void drop_copies();
   Dtype grad_sum_dtype() const { return gathers_ ? part_grad_dtype_ : value.scalar_type(); }
 
   bool gathers_ = false;

@@ -2,6 +2,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/parallel/context_parallel.h"
+#include "titanium/parallel/float8_shards.h"
 #include "titanium/parallel/sharded_unit.h"
 
 namespace titanium::train {
@@ -12,16 +13,47 @@ constexpr int64_t kReduceElement = 4;  // gradients are reduced in fp32
 
 int64_t bytes(Dtype dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
 
-struct LargestUnits {
-  int64_t block = 0;  // elements of one rank's flat buffer
-  int64_t outer = 0;  // embedding, head or root
+// Of the copy of a weight that products use, per element: in float8 for one product or for each of two, or in the
+// compute dtype where that is not the one at hand.
+int64_t copy_bytes(const Parameter& parameter, Dtype at_hand, Dtype compute) {
+  if (parameter.float8) return parameter.float8->recipe == Float8Recipe::kTensorwise ? 1 : 2;
+  return at_hand == compute ? 0 : bytes(compute);
+}
+
+// What a unit takes on all ranks together.
+struct UnitSize {
+  int64_t elements = 0;    // of its gradients
+  int64_t travelling = 0;  // bytes that are gathered
+  int64_t whole = 0;       // bytes once it is gathered, with the copies that are made then
 };
 
-LargestUnits largest_units(models::LanguageModel& model, int64_t ranks) {
+UnitSize size_of(const nn::Unit& unit, int64_t ranks, Dtype stored, Dtype compute) {
+  const int64_t travelling =
+      ranks * parallel::gather_layout(unit.parameters, ranks, stored, compute).elements * bytes(compute);
+  UnitSize size{.elements = ranks * parallel::reduce_layout(unit.parameters, ranks).elements,
+                .travelling = travelling,
+                .whole = travelling};
+  for (const Parameter* parameter : unit.parameters) {
+    if (parallel::travels_as_float8(*parameter, compute)) continue;
+    size.whole += volume(parameter->part.shape) * copy_bytes(*parameter, compute, compute);
+  }
+  return size;
+}
+
+struct LargestUnits {
+  UnitSize block;
+  UnitSize outer;     // embedding, head or root
+  int64_t whole = 0;  // bytes of all units
+};
+
+LargestUnits largest_units(models::LanguageModel& model, int64_t ranks, Dtype stored) {
   LargestUnits largest;
   for (const nn::Unit* unit : model.units()) {
-    int64_t& size = unit->role == nn::UnitRole::kBlock ? largest.block : largest.outer;
-    size = std::max(size, parallel::reduce_layout(unit->parameters, ranks).elements);
+    const UnitSize size = size_of(*unit, ranks, stored, model.compute_dtype);
+    UnitSize& most = unit->role == nn::UnitRole::kBlock ? largest.block : largest.outer;
+    most = {std::max(most.elements, size.elements), std::max(most.travelling, size.travelling),
+            std::max(most.whole, size.whole)};
+    largest.whole += size.whole;
   }
   return largest;
 }
@@ -29,22 +61,24 @@ LargestUnits largest_units(models::LanguageModel& model, int64_t ranks) {
 // Two blocks and one outer unit are whole at a time, and one unit of each kind is on its way; with one rank the way
 // and the destination are the same buffer. See docs/distributed.md.
 void plan_sharding(models::LanguageModel& model, const config::Parallelism& options, const parallel::ParallelDims& dims,
-                   MemoryPlan& plan) {
-  const int64_t ranks = dims.fsdp();
-  const LargestUnits largest = largest_units(model, ranks);
-  const int64_t arriving = ranks > 1 ? largest.block + largest.outer : 0;
-  const int64_t whole = 2 * largest.block + largest.outer;
-  plan.computed_copy = ranks * whole * bytes(model.compute_dtype);
-  plan.communication = ranks * arriving * bytes(model.compute_dtype);
+                   Dtype stored, MemoryPlan& plan) {
+  const LargestUnits largest = largest_units(model, dims.fsdp(), stored);
+  plan.computed_copy = 2 * largest.block.whole + largest.outer.whole;
+  plan.communication = dims.fsdp() > 1 ? largest.block.travelling + largest.outer.travelling : 0;
   // Gradients of parts and their way: one unit of each kind.
-  const int64_t parts = ranks * (largest.block + largest.outer);
+  const int64_t parts = largest.block.elements + largest.outer.elements;
   plan.communication += parts * (bytes(model.compute_dtype) + kReduceElement);
   const bool pipeline = dims.pp > 1;
   const bool stays_whole =
       options.fsdp_reshard_after_forward == "never" || (pipeline && options.fsdp_reshard_after_forward == "default");
   int64_t all = 0;
   for (const Parameter* parameter : model.parameters()) all += volume(parameter->part.shape);
-  if (stays_whole) plan.computed_copy = all * bytes(model.compute_dtype);
+  if (stays_whole) plan.computed_copy = largest.whole;
+  // What travels as float8 is kept until the weight changes.
+  for (const Parameter* parameter : model.parameters()) {
+    if (parallel::travels_as_float8(*parameter, model.compute_dtype))
+      plan.computed_copy += volume(parameter->shard.shape);
+  }
   if (options.fsdp_reduce_once || pipeline) plan.communication += all * kReduceElement;
 }
 
@@ -121,10 +155,12 @@ MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, co
   plan.gradients = count * element;
   plan.optimizer = 2 * count * element;
   if (models::is_fully_sharded(config.parallelism, dims)) {
-    plan_sharding(model, config.parallelism, dims, plan);
+    plan_sharding(model, config.parallelism, dims, dtype, plan);
     if (config.training.enable_cpu_offload) plan.parameters = plan.gradients = plan.optimizer = 0;
-  } else if (model.compute_dtype != dtype) {
-    plan.computed_copy = count * bytes(model.compute_dtype);
+  } else {
+    for (const Parameter* parameter : model.parameters()) {
+      plan.computed_copy += volume(parameter->part.shape) * copy_bytes(*parameter, dtype, model.compute_dtype);
+    }
   }
   plan.communication += exchange_bytes(model, config, dims, micro_batch);
   const Tokens tokens{live_samples * seq_len / dims.tp, micro_batch * seq_len / dims.tp};

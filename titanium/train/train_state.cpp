@@ -6,6 +6,7 @@
 #include "titanium/base/log.h"
 #include "titanium/base/thousands.h"
 #include "titanium/data/dataset_registry.h"
+#include "titanium/models/converters.h"
 #include "titanium/models/registry.h"
 #include "titanium/ops/gemm.h"
 #include "titanium/ops/kernel_choice.h"
@@ -105,6 +106,7 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
   const int64_t pipeline_rank = parallel::axis_rank(plan.dims, "pp", rank);
   plan.model = plan.pipeline ? model->part(plan.pipeline->stages_of(pipeline_rank)) : std::move(model);
   plan.model->compute_dtype = compute_dtype(config);
+  models::apply_converters(*plan.model, config, plan.dims);
   models::place_parameters(*plan.model, config, plan.dims, rank);
   plan.saves = parallel::plan_activation_checkpoint(
       config.activation_checkpoint, plan.model->block_count(),
@@ -141,6 +143,7 @@ void log_plan(const JobConfig& config, const ModelPlan& plan) {
 }
 
 TrainState build_train_state(const JobConfig& config, Device device, std::shared_ptr<comm::World> world) {
+  models::check_converters(config, device);
   ModelPlan plan = world != nullptr ? plan_model(config, world->size(), world->rank()) : plan_model(config);
   return build_train_state(config, device, std::move(world), std::move(plan));
 }

@@ -108,6 +108,7 @@ std::optional<StepReport> train_step(TrainState& run, const Requests& requests,
   report.lr = run.config.optimizer.lr * optim::lr_factor(run.schedule, run.schedule_step);
   if (before_update) before_update();
   run.optimizer->step(report.lr, report.grad_norm, run.config.training.max_norm);
+  run.parallelism.data_parallel->weights_changed();
   ++run.step;
   ++run.schedule_step;
   for (const data::Batch& batch : batches) report.tokens += batch.batch * batch.seq_len;

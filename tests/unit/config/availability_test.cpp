@@ -16,10 +16,10 @@ TEST(Availability, ShippedDebugModelIsAvailable) {
 
 TEST(Availability, EachMissingOptionIsNamedWithItsValue) {
   EXPECT_EQ(missing({"--parallelism.expert_parallel_degree=2", "--model.name=qwen3", "--metrics.enable_wandb",
-                     "--model.converters=quantize.linear.float8", "--activation_checkpoint.mode=memory_budget",
+                     "--model.converters=quantize.linear.mx", "--activation_checkpoint.mode=memory_budget",
                      "--activation_checkpoint.visualize_memory_budget_pareto"}),
             (Args{"not available yet: metrics.enable_wandb = true", "not available yet: model.name = \"qwen3\"",
-                  "not available yet: model.converters = [\"quantize.linear.float8\"]",
+                  "not available yet: model.converters = [\"quantize.linear.mx\"]",
                   "not available yet: parallelism.expert_parallel_degree = 2",
                   "not available yet: activation_checkpoint.visualize_memory_budget_pareto = true"}));
 }
@@ -38,6 +38,12 @@ TEST(Availability, OptionsUnderASwitchThatIsOffDoNotMatter) {
                      "--metrics.save_for_all_ranks", "--activation_checkpoint.mode=none",
                      "--activation_checkpoint.early_stop", "--activation_checkpoint.memory_budget=0.1"}),
             Args{});
+}
+
+TEST(Availability, OfTheConvertersThatOfLinearLayersToFloat8IsThere) {
+  EXPECT_EQ(missing({"--model.converters=float8", "--quantize.linear.float8.recipe_name=rowwise"}), Args{});
+  EXPECT_EQ(missing({"--model.converters=quantize.linear.float8,quantize.grouped_mm.float8"}),
+            Args{"not available yet: model.converters = [\"quantize.linear.float8\", \"quantize.grouped_mm.float8\"]"});
 }
 
 TEST(Availability, QuantisedWeightsAreNotLoaded) {

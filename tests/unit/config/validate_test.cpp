@@ -142,6 +142,16 @@ TEST(Rules, Float8RecipeAndFloat8GatherExcludeEachOther) {
             "quantize.linear.float8.recipe_name = \"rowwise\". Leave out one of the two.");
 }
 
+TEST(Rules, Float8SizesAreNotKnownForTheRecipeWithHighPrecision) {
+  EXPECT_EQ(cli_error({"--quantize.linear.float8.recipe_name=rowwise_with_gw_hp",
+                       "--quantize.linear.float8.filter_fqns=output,auto_filter_small_kn"}),
+            "command line: quantize.linear.float8.filter_fqns: auto_filter_small_kn knows no sizes for recipe_name = "
+            "\"rowwise_with_gw_hp\". Name the layers to leave alone, or use another recipe.");
+  EXPECT_EQ(cli_error({"--quantize.linear.float8.recipe_name=rowwise",
+                       "--quantize.linear.float8.filter_fqns=auto_filter_small_kn"}),
+            "no error");
+}
+
 TEST(Rules, ConvertersAreOfOneKind) {
   EXPECT_EQ(
       cli_error({"--model.converters=quantize.linear.float8,quantize.grouped_mm.mx"}),

@@ -35,7 +35,9 @@ CudaDeviceProperties cuda_device_properties(int index) {
   cudaDeviceProp properties;
   const cudaError_t status = ::cudaGetDeviceProperties(&properties, index);
   TI_CHECK(status == cudaSuccess, "GPU {} does not answer: {}.", index, ::cudaGetErrorString(status));
-  return {properties.name, static_cast<int64_t>(properties.totalGlobalMem)};
+  return {.name = properties.name,
+          .total_memory = static_cast<int64_t>(properties.totalGlobalMem),
+          .compute_capability = 10 * properties.major + properties.minor};
 }
 
 CudaMemory cuda_memory(int index) {

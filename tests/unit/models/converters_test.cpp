@@ -1,0 +1,153 @@
+#include "titanium/models/converters.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/tiny_llama.h"
+#include "titanium/base/error.h"
+#include "titanium/base/log.h"
+#include "titanium/models/llama3/model.h"
+
+namespace titanium::models {
+namespace {
+
+config::Float8Linear with_filters(const config::Names& filters, const char* recipe = nullptr) {
+  config::Float8Linear options;
+  options.filter_fqns = filters;
+  if (recipe != nullptr) options.recipe_name = recipe;
+  return options;
+}
+
+JobConfig float8_config(const config::Names& filters = {}) {
+  JobConfig config;
+  config.model.converters = {"quantize.linear.float8"};
+  config.quantize.linear.float8 = with_filters(filters);
+  return config;
+}
+
+// Names of the layers that are converted.
+std::vector<std::string> converted(const JobConfig& config, const llama3::Args& args) {
+  llama3::Llama3 model(args);
+  apply_converters(model, config, parallel::ParallelDims{});
+  std::vector<std::string> names;
+  for (const Parameter* parameter : model.parameters()) {
+    if (parameter->float8) names.push_back(parameter->fqn);
+  }
+  return names;
+}
+
+TEST(Converters, BothSizesOfAFloat8LayerAreMultiplesOf16) {
+  EXPECT_TRUE(is_float8_layer("a", 16, 48, {}));
+  EXPECT_FALSE(is_float8_layer("a", 24, 48, {}));
+  EXPECT_FALSE(is_float8_layer("a", 16, 40, {}));
+}
+
+TEST(Converters, AFilterIsAPartOfALayersName) {
+  EXPECT_FALSE(is_float8_layer("layers.0.attention.wq", 64, 64, with_filters({"output", "wq"})));
+  EXPECT_FALSE(is_float8_layer("layers.0.attention.wq", 64, 64, with_filters({"layers.0."})));
+  EXPECT_TRUE(is_float8_layer("layers.10.attention.wq", 64, 64, with_filters({"layers.0."})));
+  EXPECT_TRUE(is_float8_layer("layers.0.attention.wq", 64, 64, with_filters({"weight"})));
+}
+
+TEST(Converters, LayersThatAreTooSmallCanBeLeftOut) {
+  struct Case {
+    int64_t in, out;
+    bool tensorwise, rowwise;
+  };
+  for (const auto& [in, out, tensorwise, rowwise] :
+       {Case{4096, 1024, false, false}, Case{4096, 1040, true, false}, Case{4112, 1024, true, false},
+        Case{4096, 2048, true, false}, Case{4096, 2064, true, true}, Case{1024, 8192, true, false},
+        Case{1040, 8192, true, true}, Case{2048, 4096, true, false}, Case{2064, 4096, true, true}}) {
+    EXPECT_EQ(is_float8_layer("a", in, out, with_filters({"auto_filter_small_kn"})), tensorwise) << in << " " << out;
+    EXPECT_EQ(is_float8_layer("a", in, out, with_filters({"auto_filter_small_kn"}, "rowwise")), rowwise)
+        << in << " " << out;
+  }
+  EXPECT_FALSE(is_float8_layer("output", 8192, 8192, with_filters({"auto_filter_small_kn", "output"})));
+}
+
+TEST(Converters, LinearLayersAreConvertedAndNothingElse) {
+  const llama3::Args args = test::tiny_llama(32);
+  const size_t per_block = 7;
+  EXPECT_EQ(converted(float8_config(), args).size(), args.n_layers * per_block + 1);
+  const std::vector<std::string> names =
+      converted(float8_config({"output", "layers.0", "layers.1", "attention"}), args);
+  EXPECT_EQ(names, (std::vector<std::string>{"layers.2.feed_forward.w1.weight", "layers.2.feed_forward.w2.weight",
+                                             "layers.2.feed_forward.w3.weight"}));
+  EXPECT_TRUE(converted({}, args).empty());
+}
+
+TEST(Converters, AHeadThatSharesTheEmbeddingIsNotConverted) {
+  llama3::Args args = test::tiny_llama(32);
+  args.tied_embeddings = true;
+  for (const std::string& name : converted(float8_config(), args)) EXPECT_TRUE(name.starts_with("layers.")) << name;
+}
+
+TEST(Converters, WeightsTravelAsFloat8OnlyBetweenShards) {
+  JobConfig config = float8_config();
+  config.quantize.linear.float8.enable_fsdp_float8_all_gather = true;
+  for (const int64_t shards : {1, 2}) {
+    llama3::Llama3 model(test::tiny_llama(32));
+    config.parallelism.data_parallel_shard_degree = shards;
+    apply_converters(model, config, parallel::parallel_dims(config.parallelism, shards));
+    for (const Parameter* parameter : model.parameters()) {
+      if (!parameter->float8) continue;
+      EXPECT_EQ(parameter->float8->is_gathered, shards > 1) << parameter->fqn;
+    }
+  }
+}
+
+std::string refusal(const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Converters, TheCpuIsRefusedWithTheRemedy) {
+  JobConfig config = float8_config();
+  EXPECT_EQ(refusal([&] { check_converters(config, at::kCPU); }),
+            "model.converters has quantize.linear.float8, but the CPU does not compute in float8. Set "
+            "quantize.linear.float8.emulate = true to round to float8 and multiply in float32, or run on a GPU.");
+  config.quantize.linear.float8.emulate = true;
+  EXPECT_NO_THROW(check_converters(config, at::kCPU));
+  config.quantize.linear.float8.emulate = false;
+  config.checkpoint.create_seed_checkpoint = true;  // computes nothing
+  EXPECT_NO_THROW(check_converters(config, at::kCPU));
+}
+
+TEST(Converters, AGpuWithoutFloat8IsRefusedWithTheRemedy) {
+  const CudaDeviceProperties old{.name = "NVIDIA A100-SXM4-80GB", .compute_capability = 80};
+  EXPECT_EQ(refusal([&] { check_float8_device(&old); }),
+            "model.converters has quantize.linear.float8, but NVIDIA A100-SXM4-80GB does not compute in float8 "
+            "(compute capability 8.0; 8.9 or more is needed). Set quantize.linear.float8.emulate = true to round to "
+            "float8 and multiply in float32.");
+}
+
+TEST(Converters, WhatTheyDidIsLogged) {
+  log_to_stdout(LogLevel::kInfo);
+  const auto expect_logged = [](const JobConfig& config, const std::vector<const char*>& lines) {
+    testing::internal::CaptureStdout();
+    converted(config, test::tiny_llama(32));
+    const std::string log = testing::internal::GetCapturedStdout();
+    for (const char* line : lines) EXPECT_NE(log.find(line), std::string::npos) << line << " is not in\n" << log;
+    EXPECT_EQ(std::ranges::count(log, '\n'), std::ssize(lines)) << log;
+  };
+  JobConfig config = float8_config({"output"});
+  config::Float8Linear& options = config.quantize.linear.float8;
+  options.emulate = true;
+  expect_logged(config, {"INFO - Float8 tensorwise scaled training active\n",
+                         "INFO - Swapped to Float8Linear layers with enable_fsdp_float8_all_gather=False (21 of 22 "
+                         "linear layers, emulated)\n"});
+  options.recipe_name = "rowwise";
+  options.filter_fqns = {"auto_filter_small_kn"};
+  options.precompute_float8_dynamic_scale_for_fsdp = true;
+  expect_logged(config, {"INFO - Float8 training active with recipe rowwise\n", "INFO - auto_filter_small_kn leaves",
+                         "WARNING - quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp has no effect",
+                         "(0 of 22 linear layers, emulated)\n",
+                         "WARNING - quantize.linear.float8 changes nothing: each of the 22 linear layers is left out"});
+  log_to_stdout(LogLevel::kError);
+}
+
+}  // namespace
+}  // namespace titanium::models
