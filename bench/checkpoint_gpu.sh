@@ -30,7 +30,7 @@ print(f"{sys.argv[1]}: usual step {usual:.3f} s; the step after the save {later[
 PYTHON
 }
 
-for mode in async_with_pinned_mem async; do
+for mode in async; do
   rm -rf "$scratch/run"
   train "$mode" 59
   stall "$mode"

@@ -47,6 +47,24 @@ def linears_of_a_step():
     return run, sum(6 * ROWS * o * i * count for (o, i), count in sizes.items())
 
 
+def float8_linears_of_a_step():
+    """The same for one block with operands that are in float8 already, and lie as Hopper wants them."""
+    sizes = {(DIM, DIM): 2, (KV, DIM): 2, (HIDDEN, DIM): 2, (DIM, HIDDEN): 1}
+    one = torch.ones((), device="cuda")
+    cast = lambda x, dtype=torch.float8_e4m3fn: x.to(dtype)
+    operands = [(cast(normal(ROWS, i)), cast(normal(o, i)), cast(normal(ROWS, o), torch.float8_e5m2), cast(normal(i, o)),
+                 cast(normal(o, ROWS), torch.float8_e5m2), cast(normal(i, ROWS)), count) for (o, i), count in sizes.items()]
+
+    def run():
+        for x, w, g, w_t, g_t, x_t, count in operands:
+            for _ in range(count):
+                torch._scaled_mm(x, w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
+                torch._scaled_mm(g, w_t.t(), one, one, out_dtype=torch.bfloat16)
+                torch._scaled_mm(g_t, x_t.t(), one, one, out_dtype=torch.bfloat16)
+
+    return run, sum(6 * ROWS * o * i * count for (o, i), count in sizes.items())
+
+
 def attention(tokens, batch):
     q, k, v = (normal(batch, tokens, heads, HEAD_DIM).transpose(1, 2) for heads in (HEADS, KV_HEADS, KV_HEADS))
     ops = torch.ops.aten
@@ -63,6 +81,8 @@ def measure():
     torch.manual_seed(0)
     run, operations = linears_of_a_step()
     found = {"linear": operations / seconds(run, 1.5)}
+    run, operations = float8_linears_of_a_step()
+    found["float8"] = operations / seconds(run, 1.5)
     found["attention"] = {tokens: attention(tokens, batch) for tokens, batch in ((1024, 16), (2048, 8), (4096, 4), (8192, 2), (32768, 1), (65536, 1))}
     source = torch.empty(1 << 30, device="cuda", dtype=torch.uint8).random_()
     target = torch.empty_like(source)

@@ -39,14 +39,18 @@ MODELS = {
 }
 
 
-def floor_seconds(model, tokens, tokens_per_step, state_bytes, ceilings):
-    """Per token, nothing recomputed. `state_bytes` is 2 or 4: of parameters, gradients and moments."""
+def floor_seconds(model, tokens, tokens_per_step, state_bytes, ceilings, float8=False):
+    """Per token, nothing recomputed. `state_bytes` is 2 or 4: of parameters, gradients and moments. With `float8` the blocks' products
+    are in float8; what they read is read once more, in bf16, and written twice, in float8."""
     rates = {int(length): rate for length, rate in ceilings["attention"].items()}
     attention = rates[min(rates, key=lambda length: abs(length - tokens))]
-    products = 6 * model.linear / ceilings["linear"]
+    head = 6 * model.dim * model.vocabulary
+    products = head / ceilings["linear"] + (6 * model.linear - head) / ceilings["float8" if float8 else "linear"]
     pairs = 2 * tokens * model.heads * model.head_dim * model.layers
     attending = pairs / attention["forward"] + 2.5 * pairs / attention["backward"]
     # Norms, their gradients and their repetition, rope, SwiGLU, in bf16.
     moved = model.layers * (32 * model.dim + 8 * (model.dim + model.kv) + 18 * model.hidden)
+    if float8:
+        moved += model.layers * 4 * (5 * model.dim + 2 * model.kv + 3 * model.hidden)
     updating = 7 * state_bytes * model.parameters / tokens_per_step
     return products + attending + (moved + updating) / ceilings["copy"]

@@ -15,6 +15,8 @@ from floor import MODELS, floor_seconds
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 NONE = "--activation_checkpoint.mode none"
+FLOAT8 = "--model.converters quantize.linear.float8 --quantize.linear.float8.filter_fqns output"
+ROWWISE = FLOAT8 + " --quantize.linear.float8.recipe_name rowwise"
 BY_OPERATOR = "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op"
 
 
@@ -35,6 +37,7 @@ class Setting:
     steps: int = 26
     accumulation: int = 1
     bf16_states: bool = True
+    float8: bool = False
     tuned: bool = False
 
     def arguments(self):
@@ -50,12 +53,18 @@ SETTINGS = [
     Setting("8B, 8192, batch 2, nothing recomputed", "8B", 8192, 2, NONE, "11,122 (llmq), 10,858 (torchtitan, 121 GiB)", 11300, tuned=True),
     Setting("8B, 8192, batch 2, memory_budget 0.72", "8B", 8192, 2, budget(0.72), "9,914 (torchtitan)", 10500, 80.5),
     Setting("8B, 8192, batch 1, selective op", "8B", 8192, 1, BY_OPERATOR, "9,660 (torchtitan)", 10000, 64.0, tuned=True),
-    Setting("8B, 32768, memory_budget 0.6", "8B", 32768, 1, budget(0.6), "6,078 (torchtitan, full)", 6900, steps=9),
-    Setting("8B, 65536, memory_budget 0.32", "8B", 65536, 1, budget(0.32), "4,291 (torchtitan, full)", 4650, steps=5),
-    Setting("8B, 131072, full", "8B", 131072, 1, "--activation_checkpoint.mode full", "out of memory (torchtitan)", 1, steps=3),
-    Setting("8B, 1024, batch 16, 8 accumulation steps", "8B", 1024, 16, NONE, "13,165 (llmq)", 13600, steps=8, accumulation=8, tuned=True),
+    Setting("8B, float8 tensorwise, batch 2, nothing recomputed", "8B", 8192, 2, f"{NONE} {FLOAT8}", "14,526 (torchtitan)", 15800, 102.0,
+            float8=True, tuned=True),
+    Setting("8B, float8 tensorwise, batch 2, memory_budget 0.62", "8B", 8192, 2, f"{budget(0.62)} {FLOAT8}", "13,557 (torchtitan)", 14800,
+            80.5, float8=True),
+    Setting("8B, float8 rowwise, batch 2, memory_budget 0.62", "8B", 8192, 2, f"{budget(0.62)} {ROWWISE}", "11,573 (torchtitan)", 14000, 80.8,
+            float8=True, tuned=True),
+    Setting("8B, 32768, memory_budget 0.7", "8B", 32768, 1, budget(0.7), "6,078 (torchtitan, full)", 6900, steps=7),
+    Setting("8B, 65536, memory_budget 0.4", "8B", 65536, 1, budget(0.4), "4,291 (torchtitan, full)", 4650, steps=4),
+    Setting("8B, 1024, batch 16, 8 accumulation steps", "8B", 1024, 16, NONE, "13,165 (llmq)", 13600, steps=6, accumulation=8, tuned=True),
     Setting("3B, fp32 states, 8192, batch 2", "3B", 8192, 2, NONE, "21,500 (torchtitan)", 23300, 95.9, bf16_states=False, tuned=True),
     Setting("1B, fp32 states, 4096, batch 4", "1B", 4096, 4, NONE, "56,100 (torchtitan)", 62500, bf16_states=False),
+    Setting("8B, 131072, full", "8B", 131072, 1, "--activation_checkpoint.mode full", "out of memory (torchtitan)", 1, steps=2),
     Setting("debugmodel, fp32 states, 2048, batch 8", "", 2048, 8, NONE, "421,000 (torchtitan)", 1200000, steps=40, bf16_states=False),
 ]
 
@@ -96,7 +105,7 @@ def row(setting, found, ceilings):
     ratio = ""
     if setting.flavor:
         tokens = setting.batch * setting.accumulation * setting.tokens
-        lowest = floor_seconds(MODELS[setting.flavor], setting.tokens, tokens, 2 if setting.bf16_states else 4, ceilings)
+        lowest = floor_seconds(MODELS[setting.flavor], setting.tokens, tokens, 2 if setting.bf16_states else 4, ceilings, setting.float8)
         ratio = f"{1 / lowest:,.0f} ({100 * found['tps'] * lowest:.0f} %)"
     reached = found["tps"] >= setting.mark and found["memory_gib"] <= setting.most_gib
     limit = f" at {setting.most_gib} GiB" if setting.most_gib < 140 else ""
@@ -114,7 +123,7 @@ def environment():
 
 def describe(ceilings):
     rates = ", ".join(f"{tokens} tokens {a['forward'] / 1e12:.0f} / {a['backward'] / 1e12:.0f}" for tokens, a in ceilings["attention"].items())
-    return (f"Ceilings of this run: linear layers {ceilings['linear'] / 1e12:.0f} TFLOP/s; cuDNN attention forward / backward, TFLOP/s: {rates}; "
+    return (f"Ceilings of this run: linear layers {ceilings['linear'] / 1e12:.0f} TFLOP/s, in float8 with one scale {ceilings['float8'] / 1e12:.0f}; cuDNN attention forward / backward, TFLOP/s: {rates}; "
             f"copy {ceilings['copy'] / 1e12:.2f} TB/s.")
 
 

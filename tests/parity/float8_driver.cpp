@@ -38,8 +38,8 @@ void run_case(const checkpoint::SafetensorsReader& reader, const std::string& pr
                                      {"grad_weight", weight.grad},
                                      {"weight.output.data", float8.for_output.data},
                                      {"weight.output.scale", float8.for_output.scale},
-                                     {"weight.grad_input.data", float8.for_input_grad.data},
-                                     {"weight.grad_input.scale", float8.for_input_grad.scale}}) {
+                                     {"weight.grad_input.data", float8.for_input_grad.data.t().contiguous()},
+                                     {"weight.grad_input.scale", float8.for_input_grad.scale.t().contiguous()}}) {
     results.push_back({prefix + name, tensor});
   }
 }

@@ -4,8 +4,8 @@
 
 namespace titanium::checkpoint {
 
-Staging::Staging(Device device, bool pinned, const StateDict& like)
-    : pinned_(pinned && device.is_cuda()), stream_(device), ready_(device), copied_(device) {
+Staging::Staging(Device device, const StateDict& like)
+    : pinned_(device.is_cuda()), stream_(device), ready_(device), copied_(device) {
   if (!pinned_) return;
   reservation_ = std::async(std::launch::async, [this, tensors = like.tensors] {
     for (size_t i = 0; i < tensors.size(); ++i) host_memory(i, tensors[i].tensor);

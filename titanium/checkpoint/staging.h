@@ -10,13 +10,13 @@ namespace titanium::checkpoint {
 
 class Staging {
  public:
-  // Copies into pinned memory are made on a stream of their own, beside the computation. It takes the system seconds to
-  // lock that memory, so it is reserved in the background from now on, as much as `like` needs, and kept.
-  Staging(Device device, bool pinned, const StateDict& like);
+  // Copies from a GPU go into pinned memory, on a stream of their own, beside the computation. It takes the system
+  // seconds to lock that memory, so it is reserved in the background from now on, as much as `like` needs, and kept.
+  Staging(Device device, const StateDict& like);
 
-  // The same state with its tensors in host memory. With pinned memory it only queues the copies: the tensors of `live`
-  // must not change before `hold_updates`, those of the result be read after `wait`. The result must not be used any
-  // more when this is called again.
+  // The same state with its tensors in host memory. From a GPU it only queues the copies: the tensors of `live` must
+  // not change before `hold_updates`, those of the result be read after `wait`. The result must not be used any more
+  // when this is called again.
   StateDict copy(const StateDict& live);
   // What the current stream does next waits for the copies; the host does not.
   void hold_updates() { copied_.wait(); }

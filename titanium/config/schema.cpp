@@ -322,7 +322,7 @@ void declare_checkpoint(Schema& schema) {
   checkpoint.option("last_save_in_hf", &Checkpoint::last_save_in_hf, "The last checkpoint is in Hugging Face layout.");
   checkpoint.option("export_dtype", &Checkpoint::export_dtype, "Type of the weights in a last, model-only checkpoint.")
       .one_of({"float16", "bfloat16", "float32"});
-  checkpoint.option("async_mode", &Checkpoint::async_mode, "Save in the background, with or without pinned staging.")
+  checkpoint.option("async_mode", &Checkpoint::async_mode, "Save in the background. Both ways stage in pinned memory on a GPU.")
       .one_of({"disabled", "async", "async_with_pinned_mem"});
   checkpoint.option("keep_latest_k", &Checkpoint::keep_latest_k, "Checkpoints to keep, 2 or more. 0: all.").at_least(0);
   checkpoint.option("enable_first_step_checkpoint", &Checkpoint::enable_first_step_checkpoint,

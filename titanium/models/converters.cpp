@@ -45,7 +45,15 @@ void log_recipe(const config::Float8Linear& options, bool is_gathered) {
   }
 }
 
-void convert_to_float8(LanguageModel& model, const config::Float8Linear& options, bool is_gathered) {
+// Whether a weight is used several times in a step, so that its copies in float8 are worth their memory.
+bool has_micro_batches(const JobConfig& config, const parallel::ParallelDims& dims) {
+  const config::Training& training = config.training;
+  return dims.pp > 1 || training.global_batch_size > training.local_batch_size * dims.batch();
+}
+
+void convert_to_float8(LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
+                       bool is_gathered) {
+  const config::Float8Linear& options = config.quantize.linear.float8;
   log_recipe(options, is_gathered);
   int64_t converted = 0, layers = 0;
   for (Parameter* weight : model.parameters()) {
@@ -57,6 +65,8 @@ void convert_to_float8(LanguageModel& model, const config::Float8Linear& options
     weight->float8 = std::make_unique<Float8Weight>();
     weight->float8->recipe = recipe_of(options);
     weight->float8->is_gathered = is_gathered;
+    weight->float8->emulate = options.emulate;
+    weight->float8->keeps_copies = has_micro_batches(config, dims);
   }
   log_info("Swapped to Float8Linear layers with enable_fsdp_float8_all_gather={} ({} of {} linear layers{})",
            yes_no(is_gathered), converted, layers, options.emulate ? ", emulated" : "");
@@ -81,7 +91,7 @@ void apply_converters(LanguageModel& model, const JobConfig& config, const paral
   if (!has_float8(config)) return;
   const config::Float8Linear& options = config.quantize.linear.float8;
   const bool is_gathered = options.enable_fsdp_float8_all_gather && is_fully_sharded(config.parallelism, dims);
-  convert_to_float8(model, options, is_gathered);
+  convert_to_float8(model, config, dims, is_gathered);
 }
 
 void check_float8_device(const CudaDeviceProperties* gpu) {
@@ -98,10 +108,6 @@ void check_float8_device(const CudaDeviceProperties* gpu) {
                     "multiply in float32.",
                     kFloat8, gpu->name, gpu->compute_capability / 10, gpu->compute_capability % 10));
   }
-  throw UsageError(
-      fmt::format("not available yet: {0}.emulate = false. There are no float8 kernels for GPUs yet. Set "
-                  "{0}.emulate = true to round to float8 and multiply in float32.",
-                  kFloat8));
 }
 
 void check_converters(const JobConfig& config, Device device) {

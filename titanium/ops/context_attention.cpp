@@ -96,8 +96,8 @@ Attended forward(const Context& context) {
   const Dtype dtype = whole.out_BSHE.scalar_type();
   whole.log_sum_exp_BHS = whole.log_sum_exp_BHS.contiguous();
   for (int64_t taken = 0; const auto part = parts->next(); ++taken) {
-    // What is merged once is rounded once, in any dtype.
-    if (taken == 1) whole.out_BSHE = whole.out_BSHE.to(precise(dtype));
+    // What is merged twice is rounded as often as the library rounds its own results.
+    if (taken == 2) whole.out_BSHE = whole.out_BSHE.to(precise(dtype));
     for (const Rectangle& at : context.rectangles(*part)) {
       const auto [k, v] = unpack(keys(part->kv_BT2KE, at));
       merge(whole, attend(queries(context.q_BsHE, at), k, v, context.in_rectangles()), at);
@@ -170,7 +170,7 @@ Tensors backward(const Context& context, const Tensor& grad) {
   const auto parts = context.exchange.bring(context.kv_Bs2KE, precise(dtype));
   Gradients grads = backward_of_chunks(context, grad);
   for (int64_t taken = 0; const auto part = parts->next(); ++taken) {
-    if (taken == 1) grads.q_BsHE = grads.q_BsHE.to(precise(dtype));  // as in the forward
+    if (taken == 2) grads.q_BsHE = grads.q_BsHE.to(precise(dtype));  // as in the forward
     parts->give_back(backward_of_part(context, grad, *part, grads));
   }
   const Tensor grad_kv = grads.kv_Bs2KE.add(parts->collect()).to(dtype);

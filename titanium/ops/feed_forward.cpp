@@ -1,5 +1,6 @@
 #include "titanium/ops/feed_forward.h"
 
+#include "titanium/ops/float8.h"
 #include "titanium/ops/linear.h"
 #include "titanium/ops/rms_norm.h"
 #include "titanium/ops/swiglu.h"
@@ -7,57 +8,77 @@
 namespace titanium::ops {
 namespace {
 
-struct GateUp {
+// What the backward gets from the forward; nothing where it is computed once more.
+struct Kept {
+  Tensor x_amax;  // of what was normalised
   Tensor gate_TF;
   Tensor up_TF;
+  LinearInput product = Tensor();  // in float8
 };
 
-Tensors project(const Tensors& normalised, const FeedForwardArgs& args) {
-  return {linear_forward(normalised[0], args.w1), linear_forward(normalised[0], args.w3)};
+Tensors project(const LinearInput& normalised, const FeedForwardArgs& args) {
+  return {linear_forward(normalised, args.w1), linear_forward(normalised, args.w3)};
 }
 
-GateUp gate_and_up(const Tensors& projected) { return {projected[0], projected[1]}; }
-
-Tensor backward(const Tensor& grad_tD, const Tensor& h_tD, const Tensor& rstd_t1, const GateUp& kept,
+Tensor backward(const LinearGrad& grad_tD, const Tensor& h_tD, const Tensor& rstd_t1, const Kept& kept,
                 const FeedForwardArgs& args) {
-  const Pending normalised = args.exchange.gather(rms_norm_apply(h_tD, rstd_t1, args.norm));
-  const auto through_w2 = [&](const Tensors& rows) -> Tensors { return {linear_input_grad(rows[0], args.w2)}; };
+  const bool straight = kept.x_amax.defined() && kept.gate_TF.defined() && multiplies_float8(h_tD, args.w1) &&
+                        multiplies_float8(h_tD, args.w3);
+  const Pending normalised = straight ? Pending() : args.exchange.gather(rms_norm_apply(h_tD, rstd_t1, args.norm));
+  const auto through_w2 = [&](const Tensors& rows) -> Tensors {
+    return {linear_input_grad(grad_tD.of(rows[0]), args.w2)};
+  };
   Tensor grad_TD;
-  Tensor grad_product_TF = map_gathered(args.exchange, grad_tD, through_w2, &grad_TD)[0];
-  const Tensor normalised_TD = normalised();
-  const GateUp hidden = kept.gate_TF.defined() ? kept : gate_and_up(project({normalised_TD}, args));
+  Tensor grad_product_TF = map_gathered(args.exchange, grad_tD.tensor(), through_w2, &grad_TD)[0];
+  const LinearInput x_TD =
+      straight ? normalised_in_float8(h_tD, rstd_t1, args.norm, kept.x_amax) : LinearInput(normalised(), kept.x_amax);
+  const Tensors hidden = kept.gate_TF.defined() ? Tensors{kept.gate_TF, kept.up_TF} : project(x_TD, args);
   // What was kept is used here for the last time, so the gradients may take its memory.
-  SwigluGrads grads = swiglu_backward(std::move(grad_product_TF), hidden.gate_TF, hidden.up_TF);
-  accumulate_weight_grad(grad_TD, std::exchange(grads.product_TF, Tensor()), args.w2);
+  SwigluGrads grads = swiglu_backward(std::move(grad_product_TF), hidden[0], hidden[1],
+                                      {.product = kept.product.is_empty(), .amax = wants_amax(args.w1, args.exchange)});
+  accumulate_weight_grad(grad_tD.of(grad_TD), kept.product.is_empty() ? LinearInput(grads.product_TF) : kept.product,
+                         args.w2);
+  grads.product_TF = Tensor();
+  const LinearGrad grad_gate(grads.gate_TF, grads.gate_amax), grad_up(grads.up_TF, grads.up_amax);
   const auto input_grad = [&](const Tensors& rows) {
-    Tensor grad_normalised_TD = linear_input_grad(rows[0], args.w1);
-    add_input_grad(grad_normalised_TD, rows[1], args.w3);
+    const Tensor grad_normalised_TD = linear_input_grad(grad_gate.of(rows[0]), args.w1);
+    add_input_grad(grad_normalised_TD, grad_up.of(rows[1]), args.w3);
     return grad_normalised_TD;
   };
   const Pending grad_normalised_tD = scatter_mapped(args.exchange, {grads.gate_TF, grads.up_TF}, input_grad);
   // On its way; meanwhile the weights.
-  accumulate_weight_grad(grads.gate_TF, normalised_TD, args.w1);
-  accumulate_weight_grad(grads.up_TF, normalised_TD, args.w3);
-  return rms_norm_backward(grad_normalised_tD(), h_tD, rstd_t1, args.norm, grad_tD);
+  accumulate_weight_grad(grad_gate, x_TD, args.w1);
+  accumulate_weight_grad(grad_up, x_TD, args.w3);
+  return rms_norm_backward(grad_normalised_tD(), h_tD, rstd_t1, args.norm, grad_tD.tensor());
 }
 
 }  // namespace
 
 Tensor feed_forward(const Tensor& h_tD, const FeedForwardArgs& args, FeedForwardSaves saves) {
   Tensor y_tD, rstd_t1;
-  GateUp hidden;
+  Kept kept;
+  const bool keeps_product =
+      saves == FeedForwardSaves::kEverything && needs_grad({h_tD}) && multiplies_float8(h_tD, args.w2);
   {
     const c10::AutoGradMode no_grad(false);
-    const RmsNormOutput normalised = rms_norm_forward(h_tD, args.norm, args.eps);
+    const RmsNormOutput normalised = rms_norm_forward(h_tD, args.norm, args.eps, wants_amax(args.w1, args.exchange));
     rstd_t1 = normalised.rstd_T1;
-    hidden = gate_and_up(
-        map_gathered(args.exchange, normalised.y_TD, [&](const Tensors& rows) { return project(rows, args); }));
-    const Tensor product_TF = swiglu_forward(hidden.gate_TF, hidden.up_TF);
+    kept.x_amax = normalised.amax;
+    const LinearInput x_tD(normalised.y_TD, normalised.amax);
+    const Tensors hidden = map_gathered(args.exchange, normalised.y_TD,
+                                        [&](const Tensors& rows) { return project(x_tD.of(rows[0]), args); });
+    SwigluOutput activated = swiglu_forward(hidden[0], hidden[1], wants_amax(args.w2, args.exchange));
+    LinearInput product_TF(std::move(activated.product_TF), activated.amax);
+    if (keeps_product) {
+      product_TF.rows_and_columns(*args.w2.float8);
+      kept.product = product_TF;
+    }
     y_tD = linear_residual_forward(product_TF, args.w2, h_tD, args.exchange);
+    if (!kept.product.is_empty()) kept.product.keep_columns_only();
+    if (saves != FeedForwardSaves::kNothing) kept.gate_TF = hidden[0], kept.up_TF = hidden[1];
   }
-  if (saves == FeedForwardSaves::kNothing) hidden = {};
-  record({h_tD}, {y_tD}, [h_tD = h_tD.detach(), rstd_t1, hidden, args](const Tensors& grads) -> Tensors {
-    return {backward(grads[0].contiguous(), h_tD, rstd_t1, hidden, args)};
+  record({h_tD}, {y_tD}, [h_tD = h_tD.detach(), rstd_t1, kept, args](const Tensors& grads) -> Tensors {
+    return {backward(grads[0].contiguous(), h_tD, rstd_t1, kept, args)};
   });
   return y_tD;
 }

@@ -15,10 +15,11 @@ struct FeedForwardArgs {
   RowExchange& exchange = all_rows_here();
 };
 
-// What the node keeps besides h and the norm's rstd. Both give the same bits.
+// What the node keeps besides h and the norm's rstd. All give the same bits.
 enum class FeedForwardSaves {
-  kGateAndUp,  // w1 n and w3 n; the rest is elementwise and recomputed
-  kNothing,    // the two products are recomputed as well
+  kEverything,  // w1 n and w3 n; where w2 multiplies float8, also its input in float8
+  kGateAndUp,   // w1 n and w3 n; the rest is elementwise and recomputed
+  kNothing,     // the two products are recomputed as well
 };
 
 // h and the result are this rank's rows.

@@ -1,109 +1,138 @@
 #include "titanium/ops/float8.h"
 
 #include <ATen/ops/mm.h>
-#include <ATen/ops/reciprocal.h>
-#include <ATen/ops/zeros.h>
 
-#include "titanium/base/error.h"
+#include "titanium/ops/gemm.h"
+#include "titanium/ops/kernel_choice.h"
 
 namespace titanium::ops {
 namespace {
 
-constexpr double kSmallestAmax = 1e-12;
+constexpr int64_t kMultiple = 16;  // of what tensor cores sum over, and of the columns of the result
 
-double largest(Dtype dtype) {
-  TI_ASSERT(dtype == kE4m3 || dtype == kE5m2, "{} is not a float8 dtype", c10::toString(dtype));
-  return dtype == kE4m3 ? 448.0 : 57344.0;
+// With lines along the dim that the product sums over, except where the recipe has one scale.
+Quantization quantization(Dtype dtype, bool one_scale, bool goes_on, const Float8Weight& weight) {
+  return {.dtype = dtype,
+          .one_scale = one_scale,
+          .power_of_two = weight.recipe != Float8Recipe::kTensorwise,
+          .emulate = weight.emulate,
+          .max_over_parts = goes_on ? &weight.max_over_parts : nullptr};
 }
 
-// A matrix that takes part in a product, and which of its dims tensor parallelism cuts (-1: none).
-struct Operand {
-  const Tensor& matrix;
-  int64_t cut_dim;
-  Dtype dtype = kE4m3;
-};
+bool has_one_scale(const Float8Weight& weight) { return weight.recipe == Float8Recipe::kTensorwise; }
 
-Operand input(const Tensor& x_TI, const Float8Weight& weight) { return {x_TI, weight.cut_dim == 1 ? 1 : -1}; }
-
-Operand output_grad(const Tensor& grad_TO, const Float8Weight& weight) {
-  return {grad_TO, weight.cut_dim == 0 ? 1 : -1, weight.recipe == Float8Recipe::kTensorwise ? kE5m2 : kE4m3};
+// A scale of the weight's lines along `dim`, or of all of it, covers other ranks' parts if it crosses the cut.
+bool crosses_cut(const Float8Weight& weight, bool one_scale, int64_t dim) {
+  return weight.cut_dim >= 0 && (one_scale || weight.cut_dim == dim);
 }
 
-// One scale for all, or one for each line along `dim`. A line that goes on at other ranks has one scale on all of them.
-Float8Tensor quantize(const Operand& operand, std::optional<int64_t> dim, const Float8Weight& weight) {
-  const Tensor amax = find_amax(operand.matrix, dim).to(at::kFloat);
-  const bool goes_on = operand.cut_dim >= 0 && (!dim || *dim == operand.cut_dim);
-  if (goes_on) weight.max_over_parts(amax);
-  const bool power_of_two = weight.recipe != Float8Recipe::kTensorwise;
-  return to_float8(operand.matrix, find_scale(amax, operand.dtype, power_of_two), operand.dtype);
-}
-
-// The dim along which a recipe gives scales: that over which the product sums.
-std::optional<int64_t> lines(int64_t summed_dim, const Float8Weight& weight) {
-  return weight.recipe == Float8Recipe::kTensorwise ? std::nullopt : std::optional(summed_dim);
-}
-
-const Float8Tensor& weight_for_output(const Parameter& weight) {
+Float8Tensor weight_for_output(const Parameter& weight) {
   Float8Weight& float8 = *weight.float8;
-  if (!float8.for_output.data.defined()) {
-    float8.for_output = quantize({weight.as_stored(), float8.cut_dim}, lines(1, float8), float8);
-    if (float8.recipe == Float8Recipe::kTensorwise) float8.for_input_grad = float8.for_output;
-  }
-  return float8.for_output;
+  if (float8.for_output.data.defined()) return float8.for_output;
+  const bool one_scale = has_one_scale(float8);
+  const Float8Tensor made = quantize(
+      weight.as_stored(), quantization(kE4m3, one_scale, crosses_cut(float8, one_scale, 1), float8), float8.amax);
+  if (float8.keeps_copies) float8.for_output = made;
+  return made;
 }
 
-const Float8Tensor& weight_for_input_grad(const Parameter& weight) {
+Float8Tensor weight_for_input_grad(const Parameter& weight) {
   Float8Weight& float8 = *weight.float8;
-  if (float8.recipe == Float8Recipe::kTensorwise) weight_for_output(weight);
-  if (!float8.for_input_grad.data.defined()) {
-    const bool one_scale = float8.recipe == Float8Recipe::kRowwiseWithGwHp;
-    float8.for_input_grad =
-        quantize({weight.as_stored(), float8.cut_dim}, one_scale ? std::nullopt : lines(0, float8), float8);
-  }
-  return float8.for_input_grad;
+  if (float8.for_input_grad.data.defined()) return float8.for_input_grad;
+  const bool one_scale = float8.recipe != Float8Recipe::kRowwise;
+  const Float8Tensor made = quantize_transposed(
+      weight.as_stored(), quantization(kE4m3, one_scale, crosses_cut(float8, one_scale, 0), float8), float8.amax);
+  if (float8.keeps_copies) float8.for_input_grad = made;
+  return made;
 }
 
-Tensor product(const Tensor& a_MK, const Tensor& b_KN, Dtype dtype) { return at::mm(a_MK, b_KN).to(dtype); }
+bool fits_tensor_cores(const Tensor& out, const Float8Tensor& a, const Float8Tensor& b) {
+  return out.stride(1) == 1 && a.data.size(1) % kMultiple == 0 && b.data.size(0) % kMultiple == 0;
+}
+
+// One number, or one for each row where the other operand has that.
+Tensor reciprocals(const Float8Tensor& x, bool by_rows) {
+  const Tensor reciprocal = reciprocal_scale(x);
+  return by_rows ? reciprocal.expand({x.data.size(0), 1}).contiguous() : reciprocal;
+}
+
+// out_MN = a_MK b_NK^T.
+void multiply(const Tensor& out, const Float8Tensor& a, const Float8Tensor& b, const Parameter& weight, bool fast,
+              const Tensor& added) {
+  if (multiplies_float8(out, weight) && fits_tensor_cores(out, a, b)) {
+    const bool by_rows = reciprocal_scale(a).dim() == 2 || reciprocal_scale(b).dim() == 2;
+    return gemm({.out_MN = out,
+                 .a_MK = a.data.contiguous(),
+                 .b_KN = b.data.contiguous().t(),
+                 .added_MN = added,
+                 .a_scale = reciprocals(a, by_rows),
+                 .b_scale = reciprocals(b, by_rows),
+                 .fast_accumulation = fast});
+  }
+  const Tensor product = at::mm(from_float8(a), from_float8(b).t()).to(out.scalar_type());
+  if (added.defined() && !added.is_same(out)) out.copy_(added);
+  added.defined() ? out.add_(product) : out.copy_(product);
+}
 
 }  // namespace
 
-Tensor find_amax(const Tensor& x, std::optional<int64_t> dim) {
-  if (x.numel() == 0) return at::zeros({}, x.options());
-  const Tensor magnitude = x.detach().abs();
-  return dim ? magnitude.amax(*dim, /*keepdim=*/true) : magnitude.amax();
+void LinearOperand::make(bool rows, bool columns, const Float8Weight& weight) const {
+  const bool one_scale = has_one_scale(weight);
+  const bool is_grad = role_ == Role::kOutputGrad;
+  const Dtype dtype = is_grad && one_scale ? kE5m2 : kE4m3;
+  const bool columns_are_cut = weight.cut_dim == (is_grad ? 0 : 1);
+  const Quantization for_rows = quantization(dtype, one_scale, columns_are_cut, weight);
+  const Quantization for_columns = quantization(dtype, one_scale, columns_are_cut && one_scale, weight);
+  State& state = *state_;
+  if (rows && columns) {
+    const QuantizedBothWays both = quantize_both_ways(state.x_TC, for_rows, for_columns, state.amax);
+    state.rows = both.as_it_is;
+    state.columns = both.transposed;
+  } else if (rows) {
+    state.rows = quantize(state.x_TC, for_rows, state.amax);
+  } else {
+    state.columns = quantize_transposed(state.x_TC, for_columns, state.amax);
+  }
 }
 
-Tensor find_scale(const Tensor& amax, Dtype dtype, bool power_of_two) {
-  const Tensor bounded = amax.to(at::kDouble).clamp_min(kSmallestAmax);
-  // The bits of torch's `number / tensor`.
-  const Tensor scale = at::reciprocal(bounded).mul_(largest(dtype)).to(at::kFloat);
-  return power_of_two ? scale.log2().floor_().exp2_() : scale;
+const Float8Tensor& LinearOperand::rows(const Float8Weight& weight) const {
+  // A gradient will be asked for its columns as well, unless the recipe leaves the weight's gradient alone.
+  const bool both = role_ == Role::kOutputGrad && weight.recipe != Float8Recipe::kRowwiseWithGwHp;
+  if (!state_->rows.data.defined()) make(true, both && !state_->columns.data.defined(), weight);
+  return state_->rows;
 }
 
-Float8Tensor to_float8(const Tensor& x, const Tensor& scale, Dtype dtype) {
-  const double limit = largest(dtype);
-  return {x.detach().to(at::kFloat).mul(scale).clamp_(-limit, limit).to(dtype), scale};
+const Float8Tensor& LinearOperand::columns(const Float8Weight& weight) const {
+  if (!state_->columns.data.defined()) make(false, true, weight);
+  return state_->columns;
 }
 
-Tensor from_float8(const Float8Tensor& x) { return x.data.to(at::kFloat).div_(x.scale); }
+void LinearOperand::rows_and_columns(const Float8Weight& weight) const { make(true, true, weight); }
 
-Tensor float8_output(const Tensor& x_TI, const Parameter& weight) {
-  const Float8Weight& float8 = *weight.float8;
-  const Tensor x = from_float8(quantize(input(x_TI, float8), lines(1, float8), float8));
-  return product(x, from_float8(weight_for_output(weight)).t(), x_TI.scalar_type());
+bool wants_amax(const Parameter& weight, const RowExchange& exchange) {
+  return weight.float8 && has_one_scale(*weight.float8) && exchange.ranks() == 1;
 }
 
-Tensor float8_input_grad(const Tensor& grad_TO, const Parameter& weight) {
-  const Float8Weight& float8 = *weight.float8;
-  const Tensor grad = from_float8(quantize(output_grad(grad_TO, float8), lines(1, float8), float8));
-  return product(grad, from_float8(weight_for_input_grad(weight)), grad_TO.scalar_type());
+bool multiplies_float8(const Tensor& x, const Parameter& weight) {
+  return weight.float8 && !weight.float8->emulate && uses_kernels(x);
 }
 
-Tensor float8_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, const Parameter& weight, Dtype dtype) {
-  const Float8Weight& float8 = *weight.float8;
-  const Tensor grad = from_float8(quantize(output_grad(grad_TO, float8), lines(0, float8), float8));
-  const Tensor x = from_float8(quantize(input(x_TI, float8), lines(0, float8), float8));
-  return product(grad.t(), x, dtype);
+void float8_output(const Tensor& out, const LinearInput& x, const Parameter& weight, const Tensor& added) {
+  // The forward's sums are short enough for the tensor cores' own accumulators; the gradients' are not.
+  multiply(out, x.rows(*weight.float8), weight_for_output(weight), weight, /*fast=*/true, added);
+}
+
+void float8_input_grad(const Tensor& out, const LinearGrad& grad, const Parameter& weight, const Tensor& added) {
+  multiply(out, grad.rows(*weight.float8), weight_for_input_grad(weight), weight, /*fast=*/false, added);
+}
+
+void float8_weight_grad(const Tensor& out, const LinearGrad& grad, const LinearInput& x, const Parameter& weight,
+                        const Tensor& added) {
+  multiply(out, grad.columns(*weight.float8), x.columns(*weight.float8), weight, /*fast=*/false, added);
+}
+
+LinearInput normalised_in_float8(const Tensor& x_TD, const Tensor& rstd_T1, const Parameter& norm, const Tensor& amax) {
+  return LinearInput::of_columns(quantize_norm_transposed(x_TD.contiguous(), rstd_T1, norm.as_stored(), amax));
 }
 
 bool has_float8_weight_grad(const Parameter& weight) {

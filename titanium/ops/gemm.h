@@ -14,6 +14,10 @@ struct GemmArgs {
   Tensor a_MK;
   Tensor b_KN;
   Tensor added_MN;  // undefined, out, or another matrix of out's dtype
+  // Of float8 operands: a stands for a * a_scale. fp32, one number, or one for each row of a and each column of b; both
+  // alike. Then a has contiguous rows and b contiguous columns, whose lengths are multiples of 16.
+  Tensor a_scale = {}, b_scale = {};
+  bool fast_accumulation = false;  // sums in the tensor cores' own precision, for float8
 };
 void gemm(const GemmArgs& args);
 

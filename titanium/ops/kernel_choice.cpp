@@ -1,6 +1,7 @@
 #include "titanium/ops/kernel_choice.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <atomic>
 
@@ -22,5 +23,7 @@ kernels::ElementType element_type(const Tensor& x) {
 }
 
 Tensor scratch_beside(const Tensor& x, int64_t bytes) { return at::empty({bytes}, x.options().dtype(at::kByte)); }
+Tensor zero_beside(const Tensor& x) { return at::zeros({}, x.options().dtype(at::kFloat)); }
+float* float_memory(const Tensor& x) { return x.defined() ? x.mutable_data_ptr<float>() : nullptr; }
 
 }  // namespace titanium::ops

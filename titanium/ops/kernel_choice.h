@@ -19,5 +19,8 @@ kernels::ElementType element_type(const Tensor& x);  // of a tensor that kernels
 
 // Uninitialised memory beside x for one launch.
 Tensor scratch_beside(const Tensor& x, int64_t bytes);
+// An fp32 number that kernels can raise to a maximum, 0 now; and where it is, or null for an undefined tensor.
+Tensor zero_beside(const Tensor& x);
+float* float_memory(const Tensor& x);
 
 }  // namespace titanium::ops

@@ -1,19 +1,19 @@
 // Every matrix product with a parameter goes through here. x is [T, in], a weight is [out, in].
 #pragma once
 
+#include "titanium/ops/linear_operand.h"
 #include "titanium/ops/row_exchange.h"
-#include "titanium/tensor/parameter.h"
 
 namespace titanium::ops {
 
 // The three products of a linear layer, for operators that record a larger node. The computation runs in the dtype of
 // the activations, to which the weight is cast, or in float8 where the weight has a recipe (float8.h).
-Tensor linear_forward(const Tensor& x_TI, const Parameter& weight);
-Tensor linear_input_grad(const Tensor& grad_TO, const Parameter& weight);
-void write_input_grad(Tensor into_TI, const Tensor& grad_TO, const Parameter& weight);  // into = the above
-void add_input_grad(Tensor& sum_TI, const Tensor& grad_TO, const Parameter& weight);    // sum += the above
+Tensor linear_forward(const LinearInput& x_TI, const Parameter& weight);
+Tensor linear_input_grad(const LinearGrad& grad_TO, const Parameter& weight);
+void write_input_grad(const Tensor& into_TI, const LinearGrad& grad_TO, const Parameter& weight);  // into = the above
+void add_input_grad(const Tensor& sum_TI, const LinearGrad& grad_TO, const Parameter& weight);     // sum += the above
 // At once, or when the parameter's queue of work that is put off is run.
-void accumulate_weight_grad(const Tensor& grad_TO, const Tensor& x_TI, Parameter& weight);
+void accumulate_weight_grad(const LinearGrad& grad_TO, const LinearInput& x_TI, Parameter& weight);
 
 // x W^T. Saves x.
 Tensor linear(const Tensor& x_TI, Parameter& weight);
@@ -22,7 +22,7 @@ Tensor linear(const Tensor& x_TI, Parameter& weight);
 Tensor linear_residual(const Tensor& x_TI, Parameter& weight, const Tensor& residual_tO,
                        RowExchange& exchange = all_rows_here());
 // The same without recording.
-Tensor linear_residual_forward(const Tensor& x_TI, const Parameter& weight, const Tensor& residual_tO,
+Tensor linear_residual_forward(const LinearInput& x_TI, const Parameter& weight, const Tensor& residual_tO,
                                RowExchange& exchange);
 
 }  // namespace titanium::ops

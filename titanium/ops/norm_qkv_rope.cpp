@@ -1,5 +1,6 @@
 #include "titanium/ops/norm_qkv_rope.h"
 
+#include "titanium/ops/float8.h"
 #include "titanium/ops/linear.h"
 #include "titanium/ops/rms_norm.h"
 #include "titanium/ops/rope.h"
@@ -7,39 +8,44 @@
 namespace titanium::ops {
 namespace {
 
-Tensor backward(const Tensors& grads, const Tensor& x_tD, const Tensor& rstd_t1, const NormQkvRopeArgs& args) {
-  const Pending normalised = args.exchange.gather(rms_norm_apply(x_tD, rstd_t1, args.norm));
+Tensor backward(const Tensors& grads, const Tensor& x_tD, const RmsNormOutput& norm, const NormQkvRopeArgs& args) {
+  const bool straight = norm.amax.defined() && multiplies_float8(x_tD, args.wq) && multiplies_float8(x_tD, args.wk) &&
+                        multiplies_float8(x_tD, args.wv);
+  const Pending normalised = straight ? Pending() : args.exchange.gather(rms_norm_apply(x_tD, norm.rstd_T1, args.norm));
   const auto flat = [](const Tensor& x_BSHE) { return x_BSHE.flatten(2).flatten(0, 1); };
-  const Rotated back = rotate(own(grads[0]), own(grads[1]), args.rope_table, /*inverse=*/true);
-  const Tensor grad_q = flat(back.q_BSHE);
-  const Tensor grad_k = flat(back.k_BSKE);
-  const Tensor grad_v = flat(grads[2]);
+  const Rotated back = rotate(own(grads[0]), own(grads[1]), args.rope_table, /*inverse=*/true,
+                              /*with_amax=*/wants_amax(args.wq, args.exchange));
+  const LinearGrad grad_q(flat(back.q_BSHE), back.q_amax), grad_k(flat(back.k_BSKE), back.k_amax),
+      grad_v(flat(grads[2]));
   const auto input_grad = [&](const Tensors& rows) {
-    Tensor grad_TD = linear_input_grad(rows[0], args.wq);
-    add_input_grad(grad_TD, rows[1], args.wk);
-    add_input_grad(grad_TD, rows[2], args.wv);
+    const Tensor grad_TD = linear_input_grad(grad_q.of(rows[0]), args.wq);
+    add_input_grad(grad_TD, grad_k.of(rows[1]), args.wk);
+    add_input_grad(grad_TD, grad_v.of(rows[2]), args.wv);
     return grad_TD;
   };
-  const Pending grad_tD = scatter_mapped(args.exchange, {grad_q, grad_k, grad_v}, input_grad);
+  const Pending grad_tD =
+      scatter_mapped(args.exchange, {grad_q.tensor(), grad_k.tensor(), grad_v.tensor()}, input_grad);
   // On its way; meanwhile the weights.
-  const Tensor normalised_TD = normalised();
+  const LinearInput normalised_TD =
+      straight ? normalised_in_float8(x_tD, norm.rstd_T1, args.norm, norm.amax) : LinearInput(normalised(), norm.amax);
   accumulate_weight_grad(grad_q, normalised_TD, args.wq);
   accumulate_weight_grad(grad_k, normalised_TD, args.wk);
   accumulate_weight_grad(grad_v, normalised_TD, args.wv);
-  return rms_norm_backward(grad_tD(), x_tD, rstd_t1, args.norm, /*around_TD=*/grads[3]);
+  return rms_norm_backward(grad_tD(), x_tD, norm.rstd_T1, args.norm, /*around_TD=*/grads[3]);
 }
 
 }  // namespace
 
 Qkv norm_qkv_rope(const Tensor& x_tD, const NormQkvRopeArgs& args) {
   Qkv out;
-  Tensor rstd_t1;
+  RmsNormOutput normalised;
   {
     const c10::AutoGradMode no_grad(false);
-    const RmsNormOutput normalised = rms_norm_forward(x_tD, args.norm, args.eps);
-    rstd_t1 = normalised.rstd_T1;
+    normalised = rms_norm_forward(x_tD, args.norm, args.eps, wants_amax(args.wq, args.exchange));
+    const LinearInput input_tD(normalised.y_TD, normalised.amax);
     const Tensors qkv = map_gathered(args.exchange, normalised.y_TD, [&](const Tensors& rows) -> Tensors {
-      return {linear_forward(rows[0], args.wq), linear_forward(rows[0], args.wk), linear_forward(rows[0], args.wv)};
+      const LinearInput x = input_tD.of(rows[0]);
+      return {linear_forward(x, args.wq), linear_forward(x, args.wk), linear_forward(x, args.wv)};
     });
     const auto in_heads = [&](const Tensor& x) {
       return x.view({-1, args.rope_table.size(0), x.size(1) / args.head_dim, args.head_dim});
@@ -47,9 +53,10 @@ Qkv norm_qkv_rope(const Tensor& x_tD, const NormQkvRopeArgs& args) {
     const Rotated rotated = rotate(in_heads(qkv[0]), in_heads(qkv[1]), args.rope_table);
     out = {rotated.q_BSHE, rotated.k_BSKE, in_heads(qkv[2]), x_tD.detach()};
   }
+  normalised.y_TD = Tensor();  // the backward makes it once more
   record({x_tD}, {out.q_BSHE, out.k_BSKE, out.v_BSKE, out.residual_tD},
-         [x_tD = x_tD.detach(), rstd_t1, args](const Tensors& grads) -> Tensors {
-           return {backward(grads, x_tD, rstd_t1, args)};
+         [x_tD = x_tD.detach(), normalised, args](const Tensors& grads) -> Tensors {
+           return {backward(grads, x_tD, normalised, args)};
          });
   return out;
 }

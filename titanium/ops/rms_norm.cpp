@@ -17,8 +17,9 @@ bool uses_kernels(const Tensor& x_TD, const Parameter& weight) {
   return ops::uses_kernels(x_TD) && ops::uses_kernels(weight.as_stored());
 }
 
-RmsNormOutput forward_kernel(const Tensor& x_TD, const Tensor& weight_D, double eps) {
-  RmsNormOutput out = {at::empty_like(x_TD), at::empty({x_TD.size(0), 1}, x_TD.options().dtype(at::kFloat))};
+RmsNormOutput forward_kernel(const Tensor& x_TD, const Tensor& weight_D, double eps, bool with_amax) {
+  RmsNormOutput out = {at::empty_like(x_TD), at::empty({x_TD.size(0), 1}, x_TD.options().dtype(at::kFloat)), {}};
+  if (with_amax) out.amax = zero_beside(x_TD);
   launch(kernels::RmsNormForwardArgs{.type = element_type(x_TD),
                                      .weight_type = element_type(weight_D),
                                      .x = x_TD.const_data_ptr(),
@@ -29,7 +30,8 @@ RmsNormOutput forward_kernel(const Tensor& x_TD, const Tensor& weight_D, double 
                                      .rstd = out.rstd_T1.mutable_data_ptr<float>(),
                                      .rows = x_TD.size(0),
                                      .dim = x_TD.size(1),
-                                     .eps = static_cast<float>(eps)});
+                                     .eps = static_cast<float>(eps),
+                                     .amax = float_memory(out.amax)});
   return out;
 }
 
@@ -72,11 +74,11 @@ Tensor backward_kernel(const Tensor& grad_TD, const Tensor& x_TD, const Tensor& 
 
 }  // namespace
 
-RmsNormOutput rms_norm_forward(const Tensor& x_TD, const Parameter& weight, double eps) {
-  if (uses_kernels(x_TD, weight)) return forward_kernel(x_TD.contiguous(), weight.as_stored(), eps);
+RmsNormOutput rms_norm_forward(const Tensor& x_TD, const Parameter& weight, double eps, bool with_amax) {
+  if (uses_kernels(x_TD, weight)) return forward_kernel(x_TD.contiguous(), weight.as_stored(), eps, with_amax);
   const Tensor x = x_TD.to(at::kFloat);
   const Tensor rstd_T1 = at::mean(at::mul(x, x), {1}, true).add_(eps).rsqrt_();
-  return {rms_norm_apply(x_TD, rstd_T1, weight), rstd_T1};
+  return {rms_norm_apply(x_TD, rstd_T1, weight), rstd_T1, {}};
 }
 
 Tensor rms_norm_apply(const Tensor& x_TD, const Tensor& rstd_T1, const Parameter& weight) {

@@ -9,8 +9,9 @@ namespace titanium::ops {
 struct RmsNormOutput {
   Tensor y_TD;
   Tensor rstd_T1;  // 1 / sqrt(mean(x^2) + eps), fp32, for the backward
+  Tensor amax;     // the largest magnitude of y, fp32, where our kernels find it on the way and it is wanted
 };
-RmsNormOutput rms_norm_forward(const Tensor& x_TD, const Parameter& weight, double eps);
+RmsNormOutput rms_norm_forward(const Tensor& x_TD, const Parameter& weight, double eps, bool with_amax = false);
 
 // y once more, from x and rstd. The same bits as in the forward.
 Tensor rms_norm_apply(const Tensor& x_TD, const Tensor& rstd_T1, const Parameter& weight);

@@ -32,7 +32,8 @@ Tensor scaled_frequencies(const Tensor& frequencies, const RopeScaling& scaling)
   return at::where(is_low, stretched, at::where(is_high, frequencies, interpolated));
 }
 
-void rotate_in_place(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& table_SE, bool inverse) {
+void rotate_in_place(const Rotated& rotated, const Tensor& table_SE, bool inverse) {
+  const Tensor &q_BSHE = rotated.q_BSHE, &k_BSKE = rotated.k_BSKE;
   const int64_t q_heads = q_BSHE.size(2), k_heads = k_BSKE.size(2), head_dim = q_BSHE.size(3);
   launch(kernels::RopeArgs{.type = element_type(q_BSHE),
                            .q = q_BSHE.mutable_data_ptr(),
@@ -45,7 +46,9 @@ void rotate_in_place(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& t
                            .table = static_cast<const float*>(table_SE.const_data_ptr()),
                            .tokens = q_BSHE.size(0) * q_BSHE.size(1),
                            .seq_len = q_BSHE.size(1),
-                           .inverse = inverse});
+                           .inverse = inverse,
+                           .q_amax = float_memory(rotated.q_amax),
+                           .k_amax = float_memory(rotated.k_amax)});
 }
 
 }  // namespace
@@ -68,10 +71,13 @@ Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse) {
   return at::view_as_real(pairs * table).flatten(3).to(x_BSHE.scalar_type());
 }
 
-Rotated rotate(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& table_SE, bool inverse) {
-  if (!uses_kernels(q_BSHE)) return {apply_rope(q_BSHE, table_SE, inverse), apply_rope(k_BSKE, table_SE, inverse)};
-  const Rotated rotated = {q_BSHE.contiguous(), k_BSKE.contiguous()};
-  rotate_in_place(rotated.q_BSHE, rotated.k_BSKE, table_SE.contiguous(), inverse);
+Rotated rotate(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& table_SE, bool inverse, bool with_amax) {
+  if (!uses_kernels(q_BSHE)) {
+    return {apply_rope(q_BSHE, table_SE, inverse), apply_rope(k_BSKE, table_SE, inverse), {}, {}};
+  }
+  const auto amax = [&] { return with_amax ? zero_beside(q_BSHE) : Tensor(); };
+  const Rotated rotated = {q_BSHE.contiguous(), k_BSKE.contiguous(), amax(), amax()};
+  rotate_in_place(rotated, table_SE.contiguous(), inverse);
   return rotated;
 }
 

@@ -28,7 +28,9 @@ Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse = f
 struct Rotated {
   Tensor q_BSHE;
   Tensor k_BSKE;
+  Tensor q_amax, k_amax;  // their largest magnitudes, fp32, where our kernels find them on the way and they are wanted
 };
-Rotated rotate(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& table_SE, bool inverse = false);
+Rotated rotate(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& table_SE, bool inverse = false,
+               bool with_amax = false);
 
 }  // namespace titanium::ops

@@ -12,9 +12,9 @@
 namespace titanium::ops {
 namespace {
 
-Tensor forward_kernel(const Tensor& gate_TF, const Tensor& up_TF) {
+SwigluOutput forward_kernel(const Tensor& gate_TF, const Tensor& up_TF, bool with_amax) {
   const int64_t rows = gate_TF.size(0), dim = gate_TF.size(1);
-  const Tensor product_TF = at::empty_like(gate_TF);
+  const Tensor product_TF = at::empty_like(gate_TF), amax = with_amax ? zero_beside(gate_TF) : Tensor();
   launch(kernels::SwigluForwardArgs{.type = element_type(gate_TF),
                                     .gate = gate_TF.const_data_ptr(),
                                     .up = up_TF.const_data_ptr(),
@@ -23,20 +23,24 @@ Tensor forward_kernel(const Tensor& gate_TF, const Tensor& up_TF) {
                                     .up_stride = dim,
                                     .product_stride = dim,
                                     .rows = rows,
-                                    .dim = dim});
-  return product_TF;
+                                    .dim = dim,
+                                    .amax = float_memory(amax)});
+  return {product_TF, amax};
 }
 
 // Each result over the argument that it has most to do with.
-SwigluGrads backward_kernel(const Tensor& grad_product_TF, const Tensor& gate_TF, const Tensor& up_TF) {
+SwigluGrads backward_kernel(const Tensor& grad_product_TF, const Tensor& gate_TF, const Tensor& up_TF,
+                            SwigluWishes wishes) {
   const int64_t rows = gate_TF.size(0), dim = gate_TF.size(1);
+  const Tensor gate_amax = wishes.amax ? zero_beside(gate_TF) : Tensor();
+  const Tensor up_amax = wishes.amax ? zero_beside(gate_TF) : Tensor();
   launch(kernels::SwigluBackwardArgs{.type = element_type(gate_TF),
                                      .dproduct = grad_product_TF.const_data_ptr(),
                                      .gate = gate_TF.const_data_ptr(),
                                      .up = up_TF.const_data_ptr(),
                                      .dgate = gate_TF.mutable_data_ptr(),
                                      .dup = up_TF.mutable_data_ptr(),
-                                     .product = grad_product_TF.mutable_data_ptr(),
+                                     .product = wishes.product ? grad_product_TF.mutable_data_ptr() : nullptr,
                                      .dproduct_stride = dim,
                                      .gate_stride = dim,
                                      .up_stride = dim,
@@ -44,8 +48,10 @@ SwigluGrads backward_kernel(const Tensor& grad_product_TF, const Tensor& gate_TF
                                      .dup_stride = dim,
                                      .product_stride = dim,
                                      .rows = rows,
-                                     .dim = dim});
-  return {gate_TF, up_TF, grad_product_TF};
+                                     .dim = dim,
+                                     .dgate_amax = float_memory(gate_amax),
+                                     .dup_amax = float_memory(up_amax)});
+  return {gate_TF, up_TF, wishes.product ? grad_product_TF : Tensor(), gate_amax, up_amax};
 }
 
 void check_contiguous(std::initializer_list<Tensor> tensors) {
@@ -54,19 +60,21 @@ void check_contiguous(std::initializer_list<Tensor> tensors) {
 
 }  // namespace
 
-Tensor swiglu_forward(const Tensor& gate_TF, const Tensor& up_TF) {
+SwigluOutput swiglu_forward(const Tensor& gate_TF, const Tensor& up_TF, bool with_amax) {
   check_contiguous({gate_TF, up_TF});
-  if (uses_kernels(gate_TF)) return forward_kernel(gate_TF, up_TF);
-  return at::silu(gate_TF).mul_(up_TF);
+  if (uses_kernels(gate_TF)) return forward_kernel(gate_TF, up_TF, with_amax);
+  return {at::silu(gate_TF).mul_(up_TF), {}};
 }
 
-SwigluGrads swiglu_backward(Tensor grad_product_TF, Tensor gate_TF, Tensor up_TF) {
+SwigluGrads swiglu_backward(Tensor grad_product_TF, Tensor gate_TF, Tensor up_TF, SwigluWishes wishes) {
   check_contiguous({grad_product_TF, gate_TF, up_TF});
-  if (uses_kernels(gate_TF)) return backward_kernel(grad_product_TF, gate_TF, up_TF);
+  if (uses_kernels(gate_TF)) return backward_kernel(grad_product_TF, gate_TF, up_TF, wishes);
   const Tensor silu_TF = at::silu(gate_TF);
   return {.gate_TF = at::silu_backward(at::mul(grad_product_TF, up_TF), gate_TF),
           .up_TF = at::mul(grad_product_TF, silu_TF),
-          .product_TF = at::mul(silu_TF, up_TF)};
+          .product_TF = wishes.product ? at::mul(silu_TF, up_TF) : Tensor(),
+          .gate_amax = {},
+          .up_amax = {}};
 }
 
 }  // namespace titanium::ops

@@ -6,14 +6,23 @@
 namespace titanium::ops {
 
 // [T, F] each, contiguous.
-Tensor swiglu_forward(const Tensor& gate_TF, const Tensor& up_TF);
+struct SwigluOutput {
+  Tensor product_TF;
+  Tensor amax;  // its largest magnitude, fp32, where our kernels find it on the way and it is wanted
+};
+SwigluOutput swiglu_forward(const Tensor& gate_TF, const Tensor& up_TF, bool with_amax = false);
 
 struct SwigluGrads {
   Tensor gate_TF;
   Tensor up_TF;
-  Tensor product_TF;  // the forward's result once more, the same bits
+  Tensor product_TF;          // the forward's result once more, the same bits; undefined where it is not wanted
+  Tensor gate_amax, up_amax;  // as above
+};
+struct SwigluWishes {
+  bool product = true;
+  bool amax = false;
 };
 // Takes its arguments over: the results may lie in their memory.
-SwigluGrads swiglu_backward(Tensor grad_product_TF, Tensor gate_TF, Tensor up_TF);
+SwigluGrads swiglu_backward(Tensor grad_product_TF, Tensor gate_TF, Tensor up_TF, SwigluWishes wishes = {});
 
 }  // namespace titanium::ops

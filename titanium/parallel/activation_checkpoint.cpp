@@ -25,7 +25,7 @@ std::vector<nn::BlockSaves> plan_within(double budget, int64_t blocks, const Sav
   std::vector saves(blocks, kEverything);
   int64_t kept = blocks * saved_bytes(kEverything);
   const auto allowed = static_cast<int64_t>(budget * static_cast<double>(kept));
-  for (const nn::BlockSaves less : {kAttentionHalf, kInput}) {
+  for (const nn::BlockSaves less : {kGateAndUp, kAttentionHalf, kInput}) {
     for (nn::BlockSaves& block : saves) {
       if (kept <= allowed) return saves;
       kept -= saved_bytes(block) - saved_bytes(less);

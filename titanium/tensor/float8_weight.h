@@ -10,7 +10,8 @@ namespace titanium {
 // Stands for data / scale. The scale is fp32: a scalar, or one number per row or column, shaped to broadcast.
 struct Float8Tensor {
   Tensor data;
-  Tensor scale;
+  Tensor scale;       // undefined where a kernel has made the tensor, which gives the
+  Tensor reciprocal;  // 1 / scale instead; undefined elsewhere
 };
 
 // Note [Float8 recipes]
@@ -27,18 +28,22 @@ enum class Float8Recipe { kTensorwise, kRowwise, kRowwiseWithGwHp };
 
 struct Float8Weight {
   Float8Recipe recipe = Float8Recipe::kTensorwise;
+  bool emulate = false;  // round to float8, but multiply in float32, also where there are tensor cores
 
   // With tensor parallelism: the dim of the weight that is cut, and the maximum over the ranks that hold the other
   // parts, element by element, in place. Scales that cover a cut dim need it.
   int64_t cut_dim = -1;
   std::function<void(const Tensor&)> max_over_parts;
 
-  // The part as the two products take it that use it. Made by the first use after a change, or by FSDP.
+  // The part as the two products take it that use it, [out, in] and [in, out]. Made by the first use after a change, or
+  // by FSDP. Not kept between uses without `keeps_copies`: right where each is used once in a step.
   Float8Tensor for_output, for_input_grad;
+  bool keeps_copies = true;
+
+  Tensor amax;  // of the whole parameter, over all ranks; undefined after a change
 
   // With FSDP: the weight is gathered as float8 (tensorwise only).
   bool is_gathered = false;
-  Tensor amax;         // of the whole parameter, over all ranks; undefined after a change
   Float8Tensor shard;  // what travels; undefined after a change
 
   void drop_part() { for_output = for_input_grad = {}; }

@@ -42,7 +42,8 @@ void Parameter::hold_gathered(Tensor whole_part) {
 
 void Parameter::hold_gathered(const Float8Tensor& whole_part) {
   drop_copies();
-  float8->for_output = float8->for_input_grad = whole_part;
+  float8->for_output = whole_part;
+  float8->for_input_grad = {whole_part.data.t(), whole_part.scale, whole_part.reciprocal};
 }
 
 void Parameter::drop_gathered() {

@@ -95,7 +95,7 @@ Checkpointer::Checkpointer(TrainState& run) : run_(run), root_(checkpoint_root(r
   if (!options.enable || options.load_only) return;
   group_ = make_group(*run.world, options);
   if (options.async_mode == "disabled" || options.create_seed_checkpoint) return;
-  staging_.emplace(run.device, options.async_mode == "async_with_pinned_mem", tensors_of(run));
+  staging_.emplace(run.device, tensors_of(run));
 }
 
 bool Checkpointer::is_due(const Reasons& reasons) const {

@@ -13,10 +13,10 @@ constexpr int64_t kReduceElement = 4;  // gradients are reduced in fp32
 
 int64_t bytes(Dtype dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
 
-// Of the copy of a weight that products use, per element: in float8 for one product or for each of two, or in the
-// compute dtype where that is not the one at hand.
+// Of the copies of a weight that products use, per element: in float8 for each of two products, where they are kept, or
+// in the compute dtype where that is not the one at hand.
 int64_t copy_bytes(const Parameter& parameter, Dtype at_hand, Dtype compute) {
-  if (parameter.float8) return parameter.float8->recipe == Float8Recipe::kTensorwise ? 1 : 2;
+  if (parameter.float8) return parameter.float8->keeps_copies ? 2 : 0;
   return at_hand == compute ? 0 : bytes(compute);
 }
 

@@ -180,7 +180,6 @@ TEST(Float8, AWeightIsQuantisedOnceUntilItChanges) {
     const auto first = both();
     const Tensor kept = weight->float8->for_output.data;  // so that its memory is not used again
     EXPECT_EQ(both(), first);
-    EXPECT_EQ(first.first == first.second, recipe == Float8Recipe::kTensorwise);
     const Tensor before = linear_forward(x, *weight);
     weight->value.detach().mul_(2);
     weight->value_changed();
@@ -191,8 +190,9 @@ TEST(Float8, AWeightIsQuantisedOnceUntilItChanges) {
 
 void expect_scales_of_whole(const Parameter& part, const Parameter& whole, int64_t rank) {
   const int64_t cut_dim = part.float8->cut_dim;
-  for (const auto& [found, expected] : {std::pair{part.float8->for_output.scale, whole.float8->for_output.scale},
-                                        {part.float8->for_input_grad.scale, whole.float8->for_input_grad.scale}}) {
+  for (const auto& [found, expected] :
+       {std::pair{part.float8->for_output.scale, whole.float8->for_output.scale},
+        {part.float8->for_input_grad.scale.t(), whole.float8->for_input_grad.scale.t()}}) {
     const bool is_cut = expected.dim() > 0 && expected.size(cut_dim) > 1;  // a scale per line that is not cut
     EXPECT_TRUE(at::equal(found, is_cut ? expected.chunk(2, cut_dim)[rank] : expected));
   }

@@ -120,7 +120,7 @@ TEST(Operators, FeedForwardMatchesAtenAndItsTwoPoliciesAreBitEqual) {
   const FeedForwardArgs args = {norm.parameter, kEps, w1.parameter, w2.parameter, w3.parameter};
   const Tensor h = random_tensor({tokens, dim}), dy = random_tensor({tokens, dim});
   std::vector<Tensor> input_grads, weight_grads;
-  for (const auto saves : {FeedForwardSaves::kGateAndUp, FeedForwardSaves::kNothing}) {
+  for (const auto saves : {FeedForwardSaves::kEverything, FeedForwardSaves::kGateAndUp, FeedForwardSaves::kNothing}) {
     for (Weight* weight : {&norm, &w1, &w2, &w3}) weight->parameter.zero_grad();
     const Tensor input = leaf_of(h);
     feed_forward(input, args, saves).backward(dy);

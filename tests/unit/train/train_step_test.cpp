@@ -177,11 +177,12 @@ TEST(MemoryPlan, RecomputingKeepsLess) {
   EXPECT_LT(activations("selective", "op"), activations("none", "2"));
 }
 
-TEST(MemoryPlan, WeightsInFloat8TakeOneByteOrTwo) {
+TEST(MemoryPlan, CopiesInFloat8TakeTwoBytesWhereSeveralMicroBatchesUseThem) {
   constexpr int64_t kBlocks = 32, kRanks = 8;
   constexpr int64_t kOfBlock = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336, kAll = kBlocks * kOfBlock;
-  const auto plan = [](int64_t ranks, const std::function<void(config::Float8Linear&)>& change) {
+  const auto plan = [](int64_t ranks, const std::function<void(config::Float8Linear&)>& change, int64_t batches = 1) {
     JobConfig config;
+    config.training.global_batch_size = config.training.local_batch_size * ranks * batches;
     config.model.flavor = "8B";
     config.model.converters = {"quantize.linear.float8"};
     config.quantize.linear.float8.filter_fqns = {"output"};
@@ -190,14 +191,13 @@ TEST(MemoryPlan, WeightsInFloat8TakeOneByteOrTwo) {
   };
   const auto none = [](config::Float8Linear& c) { c.filter_fqns = {"output", "layers"}; };
   const auto tensorwise = [](config::Float8Linear&) {};
-  const auto rowwise = [](config::Float8Linear& c) { c.recipe_name = "rowwise"; };
   const auto gathered = [](config::Float8Linear& c) { c.enable_fsdp_float8_all_gather = true; };
   const MemoryPlan bf16 = plan(1, none), bf16_shards = plan(kRanks, none);
-  EXPECT_EQ(plan(1, tensorwise).computed_copy, bf16.computed_copy - kAll);
-  EXPECT_EQ(plan(1, rowwise).computed_copy, bf16.computed_copy);
+  EXPECT_EQ(plan(1, tensorwise).computed_copy, bf16.computed_copy - 2 * kAll);
+  EXPECT_EQ(plan(1, tensorwise, 2).computed_copy, bf16.computed_copy);
   // Two blocks are whole at a time; one is on its way.
-  EXPECT_EQ(plan(kRanks, tensorwise).computed_copy, bf16_shards.computed_copy + 2 * kOfBlock);
-  EXPECT_EQ(plan(kRanks, rowwise).computed_copy, bf16_shards.computed_copy + 4 * kOfBlock);
+  EXPECT_EQ(plan(kRanks, tensorwise).computed_copy, bf16_shards.computed_copy);
+  EXPECT_EQ(plan(kRanks, tensorwise, 2).computed_copy, bf16_shards.computed_copy + 4 * kOfBlock);
   const MemoryPlan travelling = plan(kRanks, gathered);
   EXPECT_EQ(travelling.computed_copy, bf16_shards.computed_copy - 2 * kOfBlock + kAll / kRanks);
   EXPECT_EQ(travelling.communication, bf16_shards.communication - kOfBlock);

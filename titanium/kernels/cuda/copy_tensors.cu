@@ -60,7 +60,7 @@ __device__ void copy_batch(const CopyTensor& tensor, int64_t first) {
 template <int N, typename S, typename T, bool kAccumulate>
 __device__ void copy_range(const CopyTensor& tensor, int64_t begin, int64_t end) {
   // More accesses under way where one side's are 8 bytes wide.
-  constexpr int kBatch = (kAccumulate ? 2 : 4) * (sizeof(S) == sizeof(T) ? 1 : 2);
+  constexpr int kBatch = (kAccumulate ? 2 : 4) * (sizeof(S) > sizeof(T) ? 2 : 1);
   int64_t first = begin + threadIdx.x * N;
   for (; first + (kBatch - 1) * kThreads * N < end; first += kBatch * kThreads * N)
     copy_batch<N, kBatch, S, T, kAccumulate>(tensor, first);

@@ -61,8 +61,10 @@ Tensor TransformerBlock::forward_once(const Tensor& x_tD, const Tensor& rope_tab
 }
 
 Tensor TransformerBlock::feed_forward_half(const Tensor& h_tD) {
-  const auto kept =
-      saves == nn::BlockSaves::kAttentionHalf ? ops::FeedForwardSaves::kNothing : ops::FeedForwardSaves::kGateAndUp;
+  using enum ops::FeedForwardSaves;
+  const auto kept = saves == nn::BlockSaves::kAttentionHalf ? kNothing
+                    : saves == nn::BlockSaves::kGateAndUp   ? kGateAndUp
+                                                            : kEverything;
   return ops::feed_forward(h_tD,
                            {ffn_norm_.weight, ffn_norm_.eps, feed_forward_.w1.weight, feed_forward_.w2.weight,
                             feed_forward_.w3.weight, *exchange},
@@ -250,9 +252,13 @@ int64_t Llama3::saved_bytes_per_token(nn::BlockSaves saves) const {
   if (saves == nn::BlockSaves::kInput) return args_.dim * element;
   // x and h with their rstd, q and the attention's output, k and v, the log-sum-exp.
   const int64_t attention = 2 * args_.dim + 2 * args_.n_heads * args_.head_dim + 2 * args_.n_kv_heads * args_.head_dim;
-  const int64_t gate_and_up = saves == nn::BlockSaves::kEverything ? 2 * args_.ffn_hidden_dim : 0;
+  const int64_t gate_and_up = saves == nn::BlockSaves::kAttentionHalf ? 0 : 2 * args_.ffn_hidden_dim;
+  const bool keeps_product =
+      saves == nn::BlockSaves::kEverything &&
+      std::ranges::any_of(layers_, [](const auto& layer) { return layer && layer->multiplies_float8(); });
   constexpr int64_t kFloat = 4;
-  return (attention + gate_and_up) * element + (2 + args_.n_heads) * kFloat;
+  return (attention + gate_and_up) * element + (2 + args_.n_heads) * kFloat +
+         (keeps_product ? args_.ffn_hidden_dim : 0);
 }
 
 int64_t Llama3::backward_bytes_per_token(nn::BlockSaves saves) const {

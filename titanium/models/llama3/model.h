@@ -31,6 +31,12 @@ class TransformerBlock : public nn::Module {
   Tensor decode(const Tensor& x_TD, const Tensor& rope_table, nn::KvCache& cache);
   void init_weights(uint64_t seed, int64_t n_layers, bool depth_init);
 
+  // On tensor cores, in the feed-forward half.
+  bool multiplies_float8() const {
+    const auto& float8 = feed_forward_.w2.weight.float8;
+    return float8 && !float8->emulate;
+  }
+
   nn::BlockSaves saves = nn::BlockSaves::kEverything;
   ops::RowExchange* exchange = &ops::all_rows_here();
   ops::ContextExchange* context = nullptr;  // null: whole sequences are here

@@ -57,11 +57,20 @@ Storage storage_of(const Tensor& x) {
   return {x.scalar_type(), columns, std::max(length, stride)};
 }
 
+enum class Scaling { kNone, kByTensor, kByLine };
+
+Scaling scaling_of(const GemmArgs& args) {
+  if (!args.a_scale.defined()) return Scaling::kNone;
+  return args.a_scale.numel() == 1 && args.b_scale.numel() == 1 ? Scaling::kByTensor : Scaling::kByLine;
+}
+
 // All that the choice of an algorithm depends on.
 struct Product {
   int64_t m = 0, n = 0, k = 0;
   Storage out, a, b, added;
   bool adds = false;
+  Scaling scaling = Scaling::kNone;
+  bool fast_accumulation = false;
   int64_t alignment = kBestAlignment;
   auto operator<=>(const Product&) const = default;
 };
@@ -77,6 +86,8 @@ Product product_of(const GemmArgs& args) {
   product.a = storage_of(args.a_MK);
   product.b = storage_of(args.b_KN);
   product.adds = args.added_MN.defined();
+  product.scaling = scaling_of(args);
+  product.fast_accumulation = args.fast_accumulation;
   product.added = product.adds ? storage_of(args.added_MN) : product.out;
   product.alignment = std::min({alignment_of(args.out_MN), alignment_of(args.a_MK), alignment_of(args.b_KN),
                                 product.adds ? alignment_of(args.added_MN) : kBestAlignment});
@@ -88,9 +99,11 @@ std::string describe(const Storage& storage) {
 }
 
 std::string describe(const Product& product) {
-  return fmt::format("{}x{}x{} a={} b={} out={}{} align={}", product.m, product.n, product.k, describe(product.a),
-                     describe(product.b), describe(product.out),
-                     product.adds ? fmt::format(" added={}", describe(product.added)) : "", product.alignment);
+  constexpr const char* kScalings[] = {"", " scaled", " scaled by line"};
+  return fmt::format(
+      "{}x{}x{} a={} b={} out={}{}{}{} align={}", product.m, product.n, product.k, describe(product.a),
+      describe(product.b), describe(product.out), product.adds ? fmt::format(" added={}", describe(product.added)) : "",
+      kScalings[static_cast<int>(product.scaling)], product.fast_accumulation ? " fast" : "", product.alignment);
 }
 
 cudaDataType_t type_of(Dtype dtype) {
@@ -99,6 +112,10 @@ cudaDataType_t type_of(Dtype dtype) {
       return CUDA_R_16BF;
     case at::kFloat:
       return CUDA_R_32F;
+    case at::kFloat8_e4m3fn:
+      return CUDA_R_8F_E4M3;
+    case at::kFloat8_e5m2:
+      return CUDA_R_8F_E5M2;
     default:
       TI_ASSERT(false, "no product of {}", c10::toString(dtype));
       return CUDA_R_32F;
@@ -122,6 +139,11 @@ Description make_description(const Product& product) {
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, product.b.columns ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, product.a.columns ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (product.scaling != Scaling::kNone) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{product.fast_accumulation});
+  if (product.scaling == Scaling::kByLine) {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
+  }
   return description;
 }
 
@@ -179,8 +201,10 @@ double median(std::vector<double> values) {
 // A product with its algorithm, or with those that are being tried.
 class Plan {
  public:
-  Plan(const Product& product, const GemmChoices& choices) : name_(describe(product)), adds_(product.adds) {
+  Plan(const Product& product, const GemmArgs& args, const GemmChoices& choices)
+      : name_(describe(product)), adds_(product.adds) {
     description_ = make_description(product);
+    set_scales(args);
     a_ = layout_of(product.b, product.k, product.n);
     b_ = layout_of(product.a, product.m, product.k);
     out_ = layout_of(product.out, product.m, product.n);
@@ -257,7 +281,18 @@ class Plan {
     chosen_ = candidates_[0];
   }
 
+  void set_scales(const GemmArgs& args) {
+    if (!args.a_scale.defined()) return;
+    const auto set = [&](cublasLtMatmulDescAttributes_t name, const Tensor& scale) {
+      const void* pointer = scale.const_data_ptr();
+      check(cublasLtMatmulDescSetAttribute(description_.get(), name, &pointer, sizeof(pointer)), "setting a scale");
+    };
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, args.b_scale);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, args.a_scale);
+  }
+
   void launch(const GemmArgs& args, const cublasLtMatmulAlgo_t& algorithm) {
+    set_scales(args);
     const float one = 1, beta = adds_ ? 1.0F : 0.0F;
     const Tensor workspace = at::empty({kWorkspaceBytes}, args.out_MN.options().dtype(at::kByte));
     const void* added = adds_ ? args.added_MN.const_data_ptr() : args.out_MN.const_data_ptr();
@@ -298,7 +333,7 @@ void gemm(const GemmArgs& args) {
   const Product product = product_of(args);
   auto plan = all.by_product.find(product);
   if (plan == all.by_product.end()) {
-    plan = all.by_product.try_emplace(product, product, all.choices).first;
+    plan = all.by_product.try_emplace(product, product, args, all.choices).first;
   }
   all.trying ? plan->second.run_next_candidate(args) : plan->second.run(args);
 }
