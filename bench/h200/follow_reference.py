@@ -16,10 +16,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUNS = {
     "debugmodel, 200 steps": ["--job.config_file", "configs/llama3/debug_model.toml", "--training.steps", "200",
                               "--training.global_batch_size", "8"],
-    "1B, 50 steps": ["--model.flavor", "1B", "--training.seq_len", "4096", "--training.steps", "50", "--training.global_batch_size", "4",
+    "1B, 50 steps": ["--model.flavor", "1B", "--training.seq_len", "4096", "--training.steps", "50", "--training.global_batch_size", "2",
                      "--optimizer.lr", "3e-4", "--lr_scheduler.warmup_steps", "10"],
 }
-WHOLE = {"debugmodel, 200 steps": 8, "1B, 50 steps": 4}
+WHOLE = {"debugmodel, 200 steps": 8, "1B, 50 steps": 2}
 
 
 def losses(options, batch, *more):

@@ -42,7 +42,6 @@ constexpr Missing kMissing[] = {
      },
      "only quantize.linear.float8 is available yet"},
     {"model.print_after_conversion"},
-    {"optimizer.early_step_in_backward"},
     {"parallelism.context_parallel_load_balancer",
      [](const JobConfig& c) {
        return c.parallelism.context_parallel_degree > 1 && c.parallelism.context_parallel_load_balancer == "ptrr";

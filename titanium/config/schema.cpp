@@ -136,7 +136,9 @@ void declare_training_data(Section<Training>& training) {
 void declare_training(Schema& schema) {
   Section<Training> training(schema, "training", "Data, batch, precision and length of the run.", &JobConfig::training);
   declare_training_data(training);
-  training.option("max_norm", &Training::max_norm, "Gradients are scaled down to this L2 norm.").above(0);
+  training.option("max_norm", &Training::max_norm, "Gradients are scaled down to this L2 norm; -1 leaves them alone.")
+      .above(0)
+      .or_also(-1);
   training.option("steps", &Training::steps, "Steps of the run.").at_least(1);
   training.option("enable_cpu_offload", &Training::enable_cpu_offload,
                   "Keep parameters, gradients and optimizer state in CPU memory.");
@@ -322,7 +324,9 @@ void declare_checkpoint(Schema& schema) {
   checkpoint.option("last_save_in_hf", &Checkpoint::last_save_in_hf, "The last checkpoint is in Hugging Face layout.");
   checkpoint.option("export_dtype", &Checkpoint::export_dtype, "Type of the weights in a last, model-only checkpoint.")
       .one_of({"float16", "bfloat16", "float32"});
-  checkpoint.option("async_mode", &Checkpoint::async_mode, "Save in the background. Both ways stage in pinned memory on a GPU.")
+  checkpoint
+      .option("async_mode", &Checkpoint::async_mode,
+              "Save in the background. Both ways stage in pinned memory on a GPU.")
       .one_of({"disabled", "async", "async_with_pinned_mem"});
   checkpoint.option("keep_latest_k", &Checkpoint::keep_latest_k, "Checkpoints to keep, 2 or more. 0: all.").at_least(0);
   checkpoint.option("enable_first_step_checkpoint", &Checkpoint::enable_first_step_checkpoint,

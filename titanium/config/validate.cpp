@@ -165,6 +165,25 @@ void check_recomputation(const ActivationCheckpoint& recompute, Problems& proble
                                   to_short_text(choice))});
 }
 
+void check_early_step(const JobConfig& config, Problems& problems) {
+  if (!config.optimizer.early_step_in_backward) return;
+  if (config.training.max_norm > 0) {
+    problems.push_back(
+        {{"optimizer.early_step_in_backward", "training.max_norm"},
+         fmt::format("optimizer.early_step_in_backward updates before the norm of all gradients is known, "
+                     "so it cannot clip them to training.max_norm = {}. Set training.max_norm = -1.",
+                     config.training.max_norm)});
+  }
+  const Training& training = config.training;
+  if (training.global_batch_size > training.local_batch_size) {
+    problems.push_back({{"optimizer.early_step_in_backward", "training.global_batch_size"},
+                        fmt::format("optimizer.early_step_in_backward needs one rank and one micro-batch per step, and "
+                                    "training.global_batch_size = {} is more than training.local_batch_size = {}. Make "
+                                    "them equal.",
+                                    training.global_batch_size, training.local_batch_size)});
+  }
+}
+
 void check_quantization(const JobConfig& config, Problems& problems) {
   const Float8Linear& float8 = config.quantize.linear.float8;
   if (float8.recipe_name && float8.enable_fsdp_float8_all_gather) {
@@ -213,6 +232,7 @@ std::vector<Problem> validate(const JobConfig& config, std::optional<int64_t> wo
   const auto shards = shard_degree(degrees, world_size);
   Problems problems;
   check_profiling(config.profiling, problems);
+  check_early_step(config, problems);
   check_quantization(config, problems);
   check_seq_len("training.seq_len", config.training.seq_len, degrees, problems);
   check_batch(config, shards, problems);

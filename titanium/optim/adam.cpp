@@ -39,6 +39,20 @@ struct Adam::Decisions {
 };
 
 void Adam::step(double lr, const Tensor& norm, double max_norm) {
+  Slots all;
+  for (const Slot& slot : slots_) all.push_back(&slot);
+  update(all, lr, norm, max_norm);
+}
+
+void Adam::step_some(const std::vector<Parameter*>& parameters, double lr, const Tensor& norm, double max_norm) {
+  Slots some;
+  for (const Slot& slot : slots_) {
+    if (std::ranges::find(parameters, slot.parameter) != parameters.end()) some.push_back(&slot);
+  }
+  update(some, lr, norm, max_norm);
+}
+
+void Adam::update(const Slots& slots, double lr, const Tensor& norm, double max_norm) {
   const c10::NoGradGuard no_grad;
   Decisions decisions;
   if (norm.defined()) {
@@ -47,21 +61,21 @@ void Adam::step(double lr, const Tensor& norm, double max_norm) {
   }
   Slots of_kernel;
   std::map<Dtype, Slots> of_aten;  // its kernels take tensors of one dtype
-  for (const Slot& slot : slots_) {
-    const Parameter& parameter = *slot.parameter;
+  for (const Slot* slot : slots) {
+    const Parameter& parameter = *slot->parameter;
     // A rank may hold nothing of a small parameter.
     if (!parameter.grad.defined() || parameter.grad.numel() == 0) continue;
     const bool kernel = ops::uses_kernels(parameter.value) && ops::uses_kernels(parameter.grad);
-    (kernel ? of_kernel : of_aten[parameter.value.scalar_type()]).push_back(&slot);
+    (kernel ? of_kernel : of_aten[parameter.value.scalar_type()]).push_back(slot);
   }
   if (!of_kernel.empty()) update_with_kernel(of_kernel, lr, decisions);
-  for (const auto& [dtype, slots] : of_aten) {
+  for (const auto& [dtype, of_dtype] : of_aten) {
     std::vector<Parameter*> parameters;
-    for (const Slot* slot : slots) parameters.push_back(slot->parameter);
+    for (const Slot* slot : of_dtype) parameters.push_back(slot->parameter);
     if (norm.defined() && std::isfinite(max_norm)) clip_grads(parameters, max_norm, norm);
-    update_with_aten(slots, lr, decisions);
+    update_with_aten(of_dtype, lr, decisions);
   }
-  for (const Slot& slot : slots_) slot.parameter->value_changed();
+  for (const Slot* slot : slots) slot->parameter->value_changed();
 }
 
 void Adam::update_with_kernel(const Slots& slots, double lr, const Decisions& decisions) {

@@ -37,6 +37,9 @@ class Adam {
   // if it is not finite, nothing changes at all; both are decided on the device. The gradients are used up: where ATen
   // does the work they are scaled in place. Only queues work on CUDA.
   void step(double lr, const Tensor& norm = {}, double max_norm = std::numeric_limits<double>::infinity());
+  // The same for some of the parameters.
+  void step_some(const std::vector<Parameter*>& parameters, double lr, const Tensor& norm = {},
+                 double max_norm = std::numeric_limits<double>::infinity());
   void zero_grad();
   const AdamOptions& options() const { return options_; }
 
@@ -52,6 +55,7 @@ class Adam {
   };
   using Slots = std::vector<const Slot*>;
   struct Decisions;
+  void update(const Slots& slots, double lr, const Tensor& norm, double max_norm);
   void update_with_kernel(const Slots& slots, double lr, const Decisions& decisions);
   void update_with_aten(const Slots& slots, double lr, const Decisions& decisions);
 

@@ -105,26 +105,31 @@ struct Moment {
   int64_t total() const { return gradients + activations + working; }
 };
 
-// From the head down, blocks leave their activations and get gradients, unless those of earlier micro-batches are there
-// already. The moment when most is needed.
+// Those of earlier blocks are there while a block computes; those of all, from earlier micro-batches; or none.
+enum class Gradients { kGrow, kStay, kLeave };
+
+// From the head down, blocks leave their activations and get gradients. The moment when most is needed.
 Moment largest_moment(models::LanguageModel& model, const std::vector<nn::BlockSaves>& saves, const Tokens& tokens,
-                      int64_t gradient_element, const MemoryPlan& plan, bool gradients_stay) {
+                      int64_t gradient_element, const MemoryPlan& plan, Gradients gradients) {
   std::vector<int64_t> gradients_of_blocks;
+  int64_t gradients_of_root = 0, gradients_of_embedding = 0;
   Moment now{.activations = plan.activations, .working = model.head_bytes(tokens.computed)};
   for (const nn::Unit* unit : model.units()) {
     int64_t elements = 0;
     for (const Parameter* parameter : unit->parameters) elements += volume(parameter->shard.shape);
     if (unit->role == nn::UnitRole::kBlock) gradients_of_blocks.push_back(elements * gradient_element);
-    if (unit->role == nn::UnitRole::kHead || unit->role == nn::UnitRole::kRoot) {
-      now.gradients += elements * gradient_element;
-    }
+    if (unit->role == nn::UnitRole::kEmbedding) gradients_of_embedding += elements * gradient_element;
+    if (unit->role == nn::UnitRole::kRoot) gradients_of_root += elements * gradient_element;
+    if (unit->role == nn::UnitRole::kHead) now.gradients += elements * gradient_element;
   }
+  now.gradients += gradients_of_root;
   Moment largest;
   const auto look = [&] {
-    if (gradients_stay) now.gradients = plan.gradients;
+    if (gradients == Gradients::kStay) now.gradients = plan.gradients;
     if (now.total() > largest.total()) largest = now;
   };
   look();
+  if (gradients == Gradients::kLeave) now.gradients = gradients_of_root;
   for (int64_t block = model.block_count() - 1; block >= 0; --block) {
     if (!model.has_block(block)) continue;
     const nn::BlockSaves kept = saves[static_cast<size_t>(block)];
@@ -132,9 +137,10 @@ Moment largest_moment(models::LanguageModel& model, const std::vector<nn::BlockS
     gradients_of_blocks.pop_back();
     now.working = tokens.computed * model.backward_bytes_per_token(kept);
     look();
+    if (gradients == Gradients::kLeave) now.gradients = gradients_of_root;
     now.activations -= tokens.kept * model.saved_bytes_per_token(kept);
   }
-  now = {.gradients = plan.gradients};
+  now = {.gradients = gradients == Gradients::kLeave ? gradients_of_root + gradients_of_embedding : plan.gradients};
   look();
   return largest;
 }
@@ -170,8 +176,10 @@ MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, co
   }
   const bool one_micro_batch =
       dims.pp == 1 && config.training.global_batch_size <= config.training.local_batch_size * dims.batch();
-  const Moment largest =
-      largest_moment(model, saves, tokens, plan.gradients == 0 ? 0 : element, plan, !one_micro_batch);
+  const auto gradients = config.optimizer.early_step_in_backward ? Gradients::kLeave
+                         : one_micro_batch                       ? Gradients::kGrow
+                                                                 : Gradients::kStay;
+  const Moment largest = largest_moment(model, saves, tokens, plan.gradients == 0 ? 0 : element, plan, gradients);
   plan.working = largest.working;
   plan.shared = plan.gradients + plan.activations - largest.gradients - largest.activations;
   return plan;

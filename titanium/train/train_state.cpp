@@ -103,6 +103,12 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
   ModelPlan plan;
   plan.dims = parallel::parallel_dims(config.parallelism, world_size);
   plan.pipeline = plan_pipeline(config, plan.dims, model->block_count());
+  if (config.optimizer.early_step_in_backward && (world_size > 1 || config.parallelism.fsdp_on_one_rank)) {
+    throw UsageError(fmt::format(
+        "optimizer.early_step_in_backward needs one rank that holds the whole model, and there are {}{}. Leave it out: "
+        "sharding makes the gradients small as well.",
+        world_size, world_size == 1 ? " with parallelism.fsdp_on_one_rank" : ""));
+  }
   const int64_t pipeline_rank = parallel::axis_rank(plan.dims, "pp", rank);
   plan.model = plan.pipeline ? model->part(plan.pipeline->stages_of(pipeline_rank)) : std::move(model);
   plan.model->compute_dtype = compute_dtype(config);
@@ -176,6 +182,9 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
                                               run.parallelism.share, device);
   }
   run.optimizer = build_optimizer(config.optimizer, run.parameters);
+  if (config.optimizer.early_step_in_backward) {
+    run.early_step = std::make_unique<EarlyStep>(run.model->units(), *run.optimizer);
+  }
   run.schedule = build_schedule(config);
   run.loader = build_loader(config.training, run.tokenizer, reader_of(*run.mesh));
   run.accumulation_steps = accumulation_steps(config.training, run.mesh->size("batch"));

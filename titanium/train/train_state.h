@@ -10,6 +10,7 @@
 #include "titanium/models/parallelize.h"
 #include "titanium/optim/adam.h"
 #include "titanium/optim/lr_schedule.h"
+#include "titanium/train/early_step.h"
 #include "titanium/train/memory_plan.h"
 #include "titanium/train/pipeline.h"
 
@@ -26,6 +27,7 @@ struct TrainState {
   std::unique_ptr<Pipeline> pipeline;            // null: the whole model is here
   std::vector<Parameter*> parameters;
   std::unique_ptr<optim::Adam> optimizer;
+  std::unique_ptr<EarlyStep> early_step;  // null: the optimizer steps after the backward
   optim::LrSchedule schedule;
   std::unique_ptr<data::Loader> loader;
   int64_t accumulation_steps = 1;

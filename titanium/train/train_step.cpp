@@ -103,11 +103,20 @@ std::optional<StepReport> train_step(TrainState& run, const Requests& requests,
   report.valid_tokens = count_valid_tokens(batches, run.parallelism.share);
   report.requests = requests;
   agree(*run.mesh, report);
-  report.loss = forward_backward(run, batches, report.all_valid_tokens);
-  report.grad_norm = global_grad_norm(run);
   report.lr = run.config.optimizer.lr * optim::lr_factor(run.schedule, run.schedule_step);
-  if (before_update) before_update();
-  run.optimizer->step(report.lr, report.grad_norm, run.config.training.max_norm);
+  if (run.early_step) {
+    if (before_update) before_update();
+    run.early_step->begin(report.lr);
+  }
+  report.loss = forward_backward(run, batches, report.all_valid_tokens);
+  if (run.early_step) {
+    report.grad_norm = run.early_step->finish();
+  } else {
+    report.grad_norm = global_grad_norm(run);
+    if (before_update) before_update();
+    const double max_norm = run.config.training.max_norm;
+    run.optimizer->step(report.lr, report.grad_norm, max_norm > 0 ? max_norm : std::numeric_limits<double>::infinity());
+  }
   run.parallelism.data_parallel->weights_changed();
   ++run.step;
   ++run.schedule_step;

@@ -18,6 +18,17 @@ TEST(Rules, SequenceLengthIsDivisibleByTensorTimesTwiceContext) {
   EXPECT_EQ(toml_error("[training]\nseq_len = 33\n"), "no error");
 }
 
+TEST(Rules, EarlyStepsNeitherClipNorAccumulate) {
+  EXPECT_EQ(cli_error({"--optimizer.early_step_in_backward"}),
+            "command line: optimizer.early_step_in_backward updates before the norm of all gradients is known, so it "
+            "cannot clip them to training.max_norm = 1. Set training.max_norm = -1.");
+  EXPECT_EQ(cli_error({"--optimizer.early_step_in_backward", "--training.max_norm=-1"}), "no error");
+  EXPECT_EQ(cli_error({"--optimizer.early_step_in_backward", "--training.max_norm=-1",
+                       "--training.global_batch_size=16", "--training.local_batch_size=8"}),
+            "command line: optimizer.early_step_in_backward needs one rank and one micro-batch per step, and "
+            "training.global_batch_size = 16 is more than training.local_batch_size = 8. Make them equal.");
+}
+
 TEST(Rules, ValidationSequenceLengthCountsOnlyWhenValidating) {
   const std::string toml = "[validation]\nseq_len = 100\n[parallelism]\ntensor_parallel_degree = 8\n";
   EXPECT_EQ(toml_error(toml), "no error");

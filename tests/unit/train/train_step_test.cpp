@@ -142,6 +142,39 @@ TEST_F(TrainStep, AGradientThatIsNotFiniteLeavesParametersAlone) {
   EXPECT_FALSE(poisoned.value.equal(before.back()));
 }
 
+TEST(EarlyStep, IsTheSameUpdateWithOneUnitsGradientsAtATime) {
+  for (const char* mode : {"none", "full"}) {
+    JobConfig config = tiny_config();
+    config.activation_checkpoint.mode = mode;
+    config.training.max_norm = -1;
+    TrainState late = build_train_state(config, at::kCPU);
+    config.optimizer.early_step_in_backward = true;
+    TrainState early = build_train_state(config, at::kCPU);
+    for (int step = 0; step < 3; ++step) {
+      const auto expected = train_step(late), found = train_step(early);
+      EXPECT_EQ(found->loss.item<double>(), expected->loss.item<double>());
+      EXPECT_NEAR(found->grad_norm.item<double>(), expected->grad_norm.item<double>(), 1e-12);
+    }
+    for (size_t i = 0; i < late.parameters.size(); ++i) {
+      EXPECT_TRUE(early.parameters[i]->value.equal(late.parameters[i]->value)) << late.parameters[i]->fqn;
+      EXPECT_FALSE(early.parameters[i]->grad.defined());
+    }
+  }
+}
+
+TEST(EarlyStep, LeavesTheGradientsOutOfThePlan) {
+  JobConfig config;
+  config.model.flavor = "8B";
+  config.activation_checkpoint.mode = "full";
+  const MemoryPlan late = plan_model(config).memory;
+  config.optimizer.early_step_in_backward = true;
+  config.training.max_norm = -1;
+  const MemoryPlan early = plan_model(config).memory;
+  constexpr int64_t kParameters = 8'030'261'248;
+  EXPECT_GT(late.total() - early.total(), 3 * kParameters);  // of 4 bytes each
+  EXPECT_THROW(plan_model(config, /*world_size=*/2), UsageError);
+}
+
 TEST(MemoryPlan, WhatDoesNotFitIsRefusedWithTheRemedies) {
   JobConfig config;
   config.model.flavor = "8B";
