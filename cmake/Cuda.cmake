@@ -37,6 +37,10 @@ foreach(arch ${TITANIUM_CUDA_ARCHS})
   endif()
   list(APPEND TITANIUM_NVCC_FLAGS -gencode=arch=compute_${suffix},code=sm_${suffix})
 endforeach()
+if(TITANIUM_CUDA_PTX)  # newer GPUs compile it when the program starts
+  list(GET TITANIUM_CUDA_ARCHS -1 arch)
+  list(APPEND TITANIUM_NVCC_FLAGS -gencode=arch=compute_${arch},code=compute_${arch})
+endif()
 
 find_library(TITANIUM_CUDART NAMES libcudart.so.13 libcudart.so PATHS ${TITANIUM_CUDA_WHEELS} ${toolkit}/lib64 NO_DEFAULT_PATH REQUIRED)
 find_library(TITANIUM_CUBLASLT NAMES libcublasLt.so.13 libcublasLt.so PATHS ${TITANIUM_CUDA_WHEELS} ${toolkit}/lib64 NO_DEFAULT_PATH REQUIRED)

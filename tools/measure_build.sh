@@ -49,7 +49,7 @@ rebuild() {
 }
 
 rm -rf "$build"
-timed cmake --preset release -B "$build" -DTITANIUM_TORCH_DIR="$(cached TITANIUM_TORCH_DIR)" -DTITANIUM_NVCC="$(cached TITANIUM_NVCC)" \
+timed cmake --preset native -B "$build" -DTITANIUM_TORCH_DIR="$(cached TITANIUM_TORCH_DIR)" -DTITANIUM_NVCC="$(cached TITANIUM_NVCC)" \
   -DTITANIUM_CUDA_ARCHS="$(cached TITANIUM_CUDA_ARCHS)" -DTITANIUM_PYTHON="$(cached TITANIUM_PYTHON)" -DTITANIUM_TESTS=ON
 configure=$seconds
 row "configure" "$configure"

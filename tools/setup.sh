@@ -10,7 +10,7 @@
 #   TITANIUM_TORCH_DIR   an installed torch 2.11.0 (the folder that holds lib/ and include/) to use instead of our own
 #   TITANIUM_CUDA        off: a CPU build even where there is a CUDA compiler; on: a CUDA build even where there is neither a
 #                        compiler nor a driver, as for an image (default: auto)
-#   TITANIUM_PRESET      release (default), debug or asan
+#   TITANIUM_PRESET      native (default), release, debug or asan
 
 TITANIUM_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly TITANIUM_ROOT
@@ -128,9 +128,9 @@ configure() {
 }
 
 titanium_setup() {
-  local purpose=$1 preset=${TITANIUM_PRESET:-release} build stamp key
+  local purpose=$1 preset=${TITANIUM_PRESET:-native} build stamp key
   build="$TITANIUM_ROOT/build"
-  [ "$preset" = release ] || build="$build-$preset"
+  [ "$preset" = native ] || build="$build-$preset"
   TITANIUM_BUILD=$build
   # A tree that has tests keeps them: run_train.sh after run_tests.sh must not reconfigure.
   if [ "$purpose" = program ] && [ "$(cat "$build/.setup-test" 2>/dev/null)" = "$(setup_key test)" ]; then purpose=test; fi

@@ -384,7 +384,7 @@ void declare_quantize_linear(Section<QuantizedLinear> linear) {
   float8.option("filter_fqns", &Float8Linear::filter_fqns,
                 "Parts of names of layers to leave alone; auto_filter_small_kn leaves those too small to gain.");
   float8.option("emulate", &Float8Linear::emulate,
-                "Round to float8 and compute in float32. Needed as yet: there are no float8 kernels.");
+                "Round to float8 and compute in float32: for the CPU and for GPUs without float8.");
   auto mx = linear.section("mx", &QuantizedLinear::mx, "Linear layers in MXFP8.");
   mx.option("mxfp8_dim1_cast_kernel_choice", &MxLinear::mxfp8_dim1_cast_kernel_choice,
             "Kernel of the column-wise cast.")

@@ -59,7 +59,7 @@ __device__ void copy_batch(const CopyTensor& tensor, int64_t first) {
 // Elements begin, begin + N, ... below end.
 template <int N, typename S, typename T, bool kAccumulate>
 __device__ void copy_range(const CopyTensor& tensor, int64_t begin, int64_t end) {
-  // More accesses under way where one side's are 8 bytes wide.
+  // More accesses under way where each writes only 8 bytes.
   constexpr int kBatch = (kAccumulate ? 2 : 4) * (sizeof(S) > sizeof(T) ? 2 : 1);
   int64_t first = begin + threadIdx.x * N;
   for (; first + (kBatch - 1) * kThreads * N < end; first += kBatch * kThreads * N)
