@@ -10,17 +10,6 @@ namespace {
 
 constexpr int64_t kMultiple = 16;  // of what tensor cores sum over, and of the columns of the result
 
-// With lines along the dim that the product sums over, except where the recipe has one scale.
-Quantization quantization(Dtype dtype, bool one_scale, bool goes_on, const Float8Weight& weight) {
-  return {.dtype = dtype,
-          .one_scale = one_scale,
-          .power_of_two = weight.recipe != Float8Recipe::kTensorwise,
-          .emulate = weight.emulate,
-          .max_over_parts = goes_on ? &weight.max_over_parts : nullptr};
-}
-
-bool has_one_scale(const Float8Weight& weight) { return weight.recipe == Float8Recipe::kTensorwise; }
-
 // A scale of the weight's lines along `dim`, or of all of it, covers other ranks' parts if it crosses the cut.
 bool crosses_cut(const Float8Weight& weight, bool one_scale, int64_t dim) {
   return weight.cut_dim >= 0 && (one_scale || weight.cut_dim == dim);
@@ -31,7 +20,7 @@ Float8Tensor weight_for_output(const Parameter& weight) {
   if (float8.for_output.data.defined()) return float8.for_output;
   const bool one_scale = has_one_scale(float8);
   const Float8Tensor made = quantize(
-      weight.as_stored(), quantization(kE4m3, one_scale, crosses_cut(float8, one_scale, 1), float8), float8.amax);
+      weight.as_stored(), quantization(float8, kE4m3, one_scale, crosses_cut(float8, one_scale, 1)), float8.amax);
   if (float8.keeps_copies) float8.for_output = made;
   return made;
 }
@@ -41,7 +30,7 @@ Float8Tensor weight_for_input_grad(const Parameter& weight) {
   if (float8.for_input_grad.data.defined()) return float8.for_input_grad;
   const bool one_scale = float8.recipe != Float8Recipe::kRowwise;
   const Float8Tensor made = quantize_transposed(
-      weight.as_stored(), quantization(kE4m3, one_scale, crosses_cut(float8, one_scale, 0), float8), float8.amax);
+      weight.as_stored(), quantization(float8, kE4m3, one_scale, crosses_cut(float8, one_scale, 0)), float8.amax);
   if (float8.keeps_copies) float8.for_input_grad = made;
   return made;
 }
@@ -75,39 +64,6 @@ void multiply(const Tensor& out, const Float8Tensor& a, const Float8Tensor& b, c
 }
 
 }  // namespace
-
-void LinearOperand::make(bool rows, bool columns, const Float8Weight& weight) const {
-  const bool one_scale = has_one_scale(weight);
-  const bool is_grad = role_ == Role::kOutputGrad;
-  const Dtype dtype = is_grad && one_scale ? kE5m2 : kE4m3;
-  const bool columns_are_cut = weight.cut_dim == (is_grad ? 0 : 1);
-  const Quantization for_rows = quantization(dtype, one_scale, columns_are_cut, weight);
-  const Quantization for_columns = quantization(dtype, one_scale, columns_are_cut && one_scale, weight);
-  State& state = *state_;
-  if (rows && columns) {
-    const QuantizedBothWays both = quantize_both_ways(state.x_TC, for_rows, for_columns, state.amax);
-    state.rows = both.as_it_is;
-    state.columns = both.transposed;
-  } else if (rows) {
-    state.rows = quantize(state.x_TC, for_rows, state.amax);
-  } else {
-    state.columns = quantize_transposed(state.x_TC, for_columns, state.amax);
-  }
-}
-
-const Float8Tensor& LinearOperand::rows(const Float8Weight& weight) const {
-  // A gradient will be asked for its columns as well, unless the recipe leaves the weight's gradient alone.
-  const bool both = role_ == Role::kOutputGrad && weight.recipe != Float8Recipe::kRowwiseWithGwHp;
-  if (!state_->rows.data.defined()) make(true, both && !state_->columns.data.defined(), weight);
-  return state_->rows;
-}
-
-const Float8Tensor& LinearOperand::columns(const Float8Weight& weight) const {
-  if (!state_->columns.data.defined()) make(false, true, weight);
-  return state_->columns;
-}
-
-void LinearOperand::rows_and_columns(const Float8Weight& weight) const { make(true, true, weight); }
 
 bool wants_amax(const Parameter& weight, const RowExchange& exchange) {
   return weight.float8 && has_one_scale(*weight.float8) && exchange.ranks() == 1;

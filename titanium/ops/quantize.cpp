@@ -127,6 +127,16 @@ Tensor reciprocal_scale(const Float8Tensor& x) {
   return x.reciprocal.defined() ? x.reciprocal : at::reciprocal(x.scale);
 }
 
+bool has_one_scale(const Float8Weight& weight) { return weight.recipe == Float8Recipe::kTensorwise; }
+
+Quantization quantization(const Float8Weight& weight, Dtype dtype, bool one_scale, bool goes_on) {
+  return {.dtype = dtype,
+          .one_scale = one_scale,
+          .power_of_two = weight.recipe != Float8Recipe::kTensorwise,
+          .emulate = weight.emulate,
+          .max_over_parts = goes_on ? &weight.max_over_parts : nullptr};
+}
+
 Float8Tensor quantize(const Tensor& x_RK, const Quantization& how, Tensor& amax) {
   if (how.one_scale && with_kernels(x_RK, how)) return by_one_scale(x_RK, how, amax, true, false).as_it_is;
   if (!how.one_scale && rows_with_kernel(x_RK, how)) return by_rows(x_RK, how, {});

@@ -39,6 +39,10 @@ struct Quantization {
   const std::function<void(const Tensor&)>* max_over_parts = nullptr;
 };
 
+bool has_one_scale(const Float8Weight& weight);  // for each operand of its products
+// That of an operand of the weight's products; `goes_on`: other ranks have parts of what a scale covers.
+Quantization quantization(const Float8Weight& weight, Dtype dtype, bool one_scale, bool goes_on);
+
 // x [R, K] as it is, or x [K, R] transposed: the result is [R, K], contiguous or the transpose of what is. `amax` is
 // that of the tensor over all parts; with one scale it is found if undefined, and set.
 Float8Tensor quantize(const Tensor& x_RK, const Quantization& how, Tensor& amax);
