@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 if [[ ! -x build/titanium ]]; then
   source tools/setup.sh
   titanium_setup program titanium
-  export PATH="$(dirname "$TITANIUM_PYTHON"):$PATH"
+  PATH="$(deps_dir)/bin:$PATH"
 fi
 source bench/torch_libraries.sh
 result=${1:-bench/results/$(date +%F)_h200_run.md}
