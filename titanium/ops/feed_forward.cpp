@@ -57,8 +57,8 @@ Tensor backward(const LinearGrad& grad_tD, const Tensor& h_tD, const Tensor& rst
 Tensor feed_forward(const Tensor& h_tD, const FeedForwardArgs& args, FeedForwardSaves saves) {
   Tensor y_tD, rstd_t1;
   Kept kept;
-  const bool keeps_product =
-      saves == FeedForwardSaves::kEverything && needs_grad({h_tD}) && multiplies_float8(h_tD, args.w2);
+  const bool keeps_product = saves == FeedForwardSaves::kEverything && needs_grad({h_tD}) &&
+                             multiplies_float8(h_tD, args.w2) && has_float8_weight_grad(args.w2);
   {
     const c10::AutoGradMode no_grad(false);
     const RmsNormOutput normalised = rms_norm_forward(h_tD, args.norm, args.eps, wants_amax(args.w1, args.exchange));

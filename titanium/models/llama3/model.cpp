@@ -255,7 +255,7 @@ int64_t Llama3::saved_bytes_per_token(nn::BlockSaves saves) const {
   const int64_t gate_and_up = saves == nn::BlockSaves::kAttentionHalf ? 0 : 2 * args_.ffn_hidden_dim;
   const bool keeps_product =
       saves == nn::BlockSaves::kEverything &&
-      std::ranges::any_of(layers_, [](const auto& layer) { return layer && layer->multiplies_float8(); });
+      std::ranges::any_of(layers_, [](const auto& layer) { return layer && layer->keeps_float8_product(); });
   constexpr int64_t kFloat = 4;
   return (attention + gate_and_up) * element + (2 + args_.n_heads) * kFloat +
          (keeps_product ? args_.ffn_hidden_dim : 0);

@@ -31,10 +31,10 @@ class TransformerBlock : public nn::Module {
   Tensor decode(const Tensor& x_TD, const Tensor& rope_table, nn::KvCache& cache);
   void init_weights(uint64_t seed, int64_t n_layers, bool depth_init);
 
-  // On tensor cores, in the feed-forward half.
-  bool multiplies_float8() const {
+  // Whether w2's input waits for the backward in float8, if everything is kept.
+  bool keeps_float8_product() const {
     const auto& float8 = feed_forward_.w2.weight.float8;
-    return float8 && !float8->emulate;
+    return float8 && !float8->emulate && float8->recipe != Float8Recipe::kRowwiseWithGwHp;
   }
 
   nn::BlockSaves saves = nn::BlockSaves::kEverything;
