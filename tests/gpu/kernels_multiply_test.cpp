@@ -1,9 +1,8 @@
-#include "titanium/ops/multiply.h"
-
 #include <ATen/ops/matmul.h>
 
 #include "tests/gpu/kernels_test.h"
 #include "titanium/ops/gemm.h"
+#include "titanium/ops/multiply.h"
 
 namespace titanium::ops {
 namespace {

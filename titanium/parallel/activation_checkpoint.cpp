@@ -28,6 +28,7 @@ std::vector<nn::BlockSaves> plan_within(double budget, int64_t blocks, const Sav
   for (const nn::BlockSaves less : {kGateAndUp, kAttentionHalf, kInput}) {
     for (nn::BlockSaves& block : saves) {
       if (kept <= allowed) return saves;
+      if (saved_bytes(less) == saved_bytes(block)) continue;
       kept -= saved_bytes(block) - saved_bytes(less);
       block = less;
     }

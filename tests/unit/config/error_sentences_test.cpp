@@ -116,7 +116,8 @@ TEST(TomlErrors, OutOfRange) {
             "run.toml:2: optimizer.beta1 = 1 must be a number, at least 0 and below 1.");
   EXPECT_EQ(toml_error("[lr_scheduler]\ndecay_ratio = 1.5\n"),
             "run.toml:2: lr_scheduler.decay_ratio = 1.5 must be a number, at least 0 and at most 1, or None.");
-  EXPECT_EQ(toml_error("[training]\nmax_norm = 0\n"), "run.toml:2: training.max_norm = 0 must be a number, above 0.");
+  EXPECT_EQ(toml_error("[training]\nmax_norm = 0\n"),
+            "run.toml:2: training.max_norm = 0 must be a number, above 0, or -1.");
   EXPECT_EQ(toml_error("[parallelism]\ntensor_parallel_degree = -1\n"),
             "run.toml:2: parallelism.tensor_parallel_degree = -1 must be an integer, at least 1.");
 }

@@ -8,14 +8,16 @@ namespace {
 using enum nn::BlockSaves;
 using Plan = std::vector<nn::BlockSaves>;
 
-int64_t saved_bytes(nn::BlockSaves saves) { return saves == kEverything ? 100 : saves == kAttentionHalf ? 50 : 10; }
+int64_t saved_bytes(nn::BlockSaves saves) { return saves == kInput ? 10 : saves == kAttentionHalf ? 50 : 100; }
+int64_t saved_bytes_in_float8(nn::BlockSaves saves) { return saved_bytes(saves) + (saves == kEverything ? 20 : 0); }
 
-Plan plan(const std::string& mode, const std::string& option = "2", double budget = 0.5) {
+Plan plan(const std::string& mode, const std::string& option = "2", double budget = 0.5,
+          const SavedBytes& bytes = saved_bytes) {
   config::ActivationCheckpoint options;
   options.mode = mode;
   options.selective_ac_option = option;
   options.memory_budget = budget;
-  return plan_activation_checkpoint(options, 5, saved_bytes);
+  return plan_activation_checkpoint(options, 5, bytes);
 }
 
 TEST(ActivationCheckpoint, NoneKeepsEverything) { EXPECT_EQ(plan("none"), Plan(5, kEverything)); }
@@ -41,6 +43,12 @@ TEST(ActivationCheckpoint, ABudgetGivesUpProductsBeforeBlocks) {
   EXPECT_EQ(within(0.5), Plan(5, kAttentionHalf));
   EXPECT_EQ(within(0.45), (Plan{kInput, kAttentionHalf, kAttentionHalf, kAttentionHalf, kAttentionHalf}));
   EXPECT_EQ(within(0), Plan(5, kInput));
+}
+
+TEST(ActivationCheckpoint, ABudgetGivesUpTheProductInFloat8First) {
+  const auto within = [](double budget) { return plan("memory_budget", "2", budget, saved_bytes_in_float8); };
+  EXPECT_EQ(within(0.9), (Plan{kGateAndUp, kGateAndUp, kGateAndUp, kEverything, kEverything}));
+  EXPECT_EQ(within(0.8), (Plan{kAttentionHalf, kGateAndUp, kGateAndUp, kGateAndUp, kGateAndUp}));
 }
 
 TEST(ActivationCheckpoint, ABudgetIsNeverExceededUnlessInputsAloneExceedIt) {
