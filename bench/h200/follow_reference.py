@@ -13,13 +13,12 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Options, and the batch.
 RUNS = {
-    "debugmodel, 200 steps": ["--job.config_file", "configs/llama3/debug_model.toml", "--training.steps", "200",
-                              "--training.global_batch_size", "8"],
-    "1B, 50 steps": ["--model.flavor", "1B", "--training.seq_len", "4096", "--training.steps", "50", "--training.global_batch_size", "2",
-                     "--optimizer.lr", "3e-4", "--lr_scheduler.warmup_steps", "10"],
+    "debugmodel, 200 steps": (["--job.config_file", "configs/llama3/debug_model.toml", "--training.steps", "200"], 8),
+    "1B, 50 steps": (["--model.flavor", "1B", "--training.seq_len", "4096", "--training.steps", "50", "--optimizer.lr", "3e-4",
+                      "--lr_scheduler.warmup_steps", "10"], 2),
 }
-WHOLE = {"debugmodel, 200 steps": 8, "1B, 50 steps": 2}
 
 
 def losses(options, batch, *more):
@@ -40,10 +39,11 @@ def difference(a, b):
 def main():
     beyond = False
     print("| run | last loss | ours: mean / largest difference | rounding alone: mean / largest |\n|---|---|---|---|")
-    for name, options in RUNS.items():
-        reference = losses(options, WHOLE[name], "--debug.reference_ops")
-        ours = difference(losses(options, WHOLE[name]), reference)
-        rounding = difference(losses(options, WHOLE[name] // 2, "--debug.reference_ops"), reference)
+    for name, (options, batch) in RUNS.items():
+        whole = [*options, "--training.global_batch_size", str(batch)]
+        reference = losses(whole, batch, "--debug.reference_ops")
+        ours = difference(losses(whole, batch), reference)
+        rounding = difference(losses(whole, batch // 2, "--debug.reference_ops"), reference)
         print(f"| {name} | {reference[-1]:.4f} | {ours[0]:.5f} / {ours[1]:.5f} | {rounding[0]:.5f} / {rounding[1]:.5f} |", flush=True)
         beyond |= ours[0] > 2 * rounding[0]
     sys.exit("training with our kernels leaves the reference" if beyond else 0)

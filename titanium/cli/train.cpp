@@ -60,13 +60,6 @@ LogLevel log_level() {
   return level != nullptr && std::string_view(level) == "DEBUG" ? LogLevel::kDebug : LogLevel::kInfo;
 }
 
-// A rank that waits for a dead one cannot be woken: the process ends here, without unwinding.
-[[noreturn]] void end_after_peer_failure(const std::string& line) {
-  fmt::print(stderr, "titanium: {}\n", line);
-  std::fflush(nullptr);
-  std::_Exit(1);
-}
-
 // NCCL's watchdog throws on a thread of its own when a collective times out.
 [[noreturn]] void end_after_unhandled_exception() {
   std::string cause = "of an unknown error";
@@ -86,12 +79,22 @@ constexpr const char* kUsage =
 
 }  // namespace
 
+void end_after_peer_failure(const std::string& line) {
+  fmt::print(stderr, "titanium: {}\n", line);
+  std::fflush(nullptr);
+  std::_Exit(1);
+}
+
+void show_log() {
+  if (output_is_shown()) log_to_stdout(log_level());
+}
+
 int run_train(Arguments args) {
   if (std::ranges::any_of(args, [](const std::string& arg) { return arg == "--help" || arg == "-h"; })) {
     fmt::print("{}{}", kUsage, config::options_help());
     return 0;
   }
-  if (output_is_shown()) log_to_stdout(log_level());
+  show_log();
   std::set_terminate(end_after_unhandled_exception);
   std::signal(SIGINT, request_stop);
   std::signal(SIGTERM, request_stop);

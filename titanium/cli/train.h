@@ -7,4 +7,9 @@ namespace titanium::cli {
 
 int run_train(Arguments args);
 
+// The log goes to stdout if this rank's output is shown.
+void show_log();
+// Ends the process without unwinding, because a rank that waits for a dead one cannot be woken.
+[[noreturn]] void end_after_peer_failure(const std::string& line);
+
 }  // namespace titanium::cli

@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/base/log.h"
 #include "titanium/cli/arguments.h"
+#include "titanium/cli/train.h"
 #include "titanium/comm/environment.h"
 #include "titanium/config/load_config.h"
 #include "titanium/ops/gemm.h"
@@ -56,13 +56,10 @@ int run_tune(Arguments args) {
   if (cuda_device_count() == 0) {
     throw UsageError("titanium tune measures a GPU, and there is none here (" + cuda_versions() + ").");
   }
-  log_to_stdout(LogLevel::kInfo);
+  show_log();
   ops::start_gemm_trials();
   const std::atomic<bool> never = false;
-  train::train(loaded, {never, [](const std::string& line) {
-                          fmt::print(stderr, "titanium: {}\n", line);
-                          std::_Exit(1);
-                        }});
+  train::train(loaded, {never, end_after_peer_failure});
   const ops::GemmTrials found = ops::finish_gemm_trials();
   if (found.trials.empty()) {
     throw UsageError(
