@@ -68,9 +68,14 @@ TEST_F(KernelCrossEntropy, LossesAndGradientMatchTheDefinitionOnAllSizes) {
       losses_and_gradient(in, row_losses, false);
       EXPECT_TRUE(at::equal(in.buffer, before));
       EXPECT_ROUNDED(row_losses, expected.row_losses, kLimit);
-      const Tensor again = empty({size.rows}, at::kFloat);
+      const Tensor with_gradient = empty({size.rows}, at::kFloat), again = empty({size.rows}, at::kFloat);
+      losses_and_gradient(in, with_gradient, true);
+      EXPECT_ROUNDED(with_gradient, expected.row_losses, kLimit);
+      const Tensor gradient = in.buffer.clone();
+      in.buffer.copy_(before);
       losses_and_gradient(in, again, true);
-      EXPECT_TRUE(at::equal(again, row_losses));
+      EXPECT_TRUE(at::equal(again, with_gradient));
+      EXPECT_TRUE(at::equal(in.buffer, gradient));
       EXPECT_ROUNDED(in.logits, expected.gradient, kLimit);
       EXPECT_TRUE(at::equal(in.buffer.narrow(1, size.vocabulary, size.padding),
                             before.narrow(1, size.vocabulary, size.padding)));

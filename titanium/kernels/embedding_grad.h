@@ -4,10 +4,10 @@
 // Note [Sorted tokens]
 // Several tokens may name one row, so their order of summation must be fixed for reproducible results, and no two
 // threads may add to one row at once. The caller sorts the tokens, stably (at::sort gives ids and permutation without
-// waiting for the device); equal ids are then neighbours. Work is cut into windows of 32 sorted tokens, however long
-// the runs of equal ids are. A run inside a window is summed in fp32 and added to the table at once. A run that crosses
-// a window's edge leaves one part per window in the scratch, and a second kernel adds these in order. Each row is
-// rounded once per call.
+// waiting for the device); equal ids are then neighbours. Work is cut into windows of 32 sorted tokens. The window in
+// which a run of equal ids begins sums it in fp32 and adds it to the table, also the tokens that are already in the
+// next window. Only a long run, which fills the next window altogether, leaves one part per window in the scratch, and a
+// second kernel adds these in order. Each row is rounded once per call.
 #pragma once
 
 #include <cstdint>

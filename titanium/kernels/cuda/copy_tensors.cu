@@ -121,8 +121,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 }  // namespace
 
 void copy_tensors(const CopyTensorsArgs& args, CUstream_st* stream) {
-  launch(args.accumulate ? copy_kernel<true> : copy_kernel<false>, resident_blocks(args.chunks, kBlocks), kThreads, 0,
-         stream, args);
+  launch(args.accumulate ? copy_kernel<true> : copy_kernel<false>, args.chunks, kThreads, 0, stream, args);
 }
 
 void copy_tensors_of_host_list(const CopyTensor* tensors, int64_t count, bool accumulate, CUstream_st* stream) {
@@ -131,8 +130,8 @@ void copy_tensors_of_host_list(const CopyTensor* tensors, int64_t count, bool ac
     args.count = count - first < kCopiesPerLaunch ? count - first : kCopiesPerLaunch;
     for (int64_t i = 0; i < args.count; ++i) args.tensors[i] = tensors[first + i];
     args.chunks = number_chunks(args.tensors, args.count);
-    launch(accumulate ? copy_enclosed_kernel<true> : copy_enclosed_kernel<false>, resident_blocks(args.chunks, kBlocks),
-           kThreads, 0, stream, args);
+    launch(accumulate ? copy_enclosed_kernel<true> : copy_enclosed_kernel<false>, args.chunks, kThreads, 0, stream,
+           args);
   }
 }
 

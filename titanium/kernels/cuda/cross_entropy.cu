@@ -1,7 +1,10 @@
+#include <cooperative_groups.h>
+
 #include "titanium/kernels/cross_entropy.h"
 #include "titanium/kernels/cuda/exponential.cuh"
 #include "titanium/kernels/cuda/launch.cuh"
 #include "titanium/kernels/cuda/reduce.cuh"
+#include "titanium/kernels/cuda/ring.cuh"
 #include "titanium/kernels/cuda/vector.cuh"
 
 namespace titanium::kernels {
@@ -10,27 +13,36 @@ namespace {
 constexpr int kBatch = 4;  // words that a thread has under way
 
 // The sum of exp(x - max) over the x seen so far. The first maximum is finite, so that no difference of infinities
-// arises.
+// arises. Exponentials are powers of two of x * log2(e) - in_log2(max), one instruction each: where maxima are
+// exchanged, differences are those of in_log2, so that its rounding cancels.
 struct SumExp {
   float max = -1e30F;
   float sum = 0;
 };
 
-__device__ void add(SumExp& part, const SumExp& other) {
-  const float max = fmaxf(part.max, other.max);
-  part.sum = part.sum * exp_approximately(part.max - max) + other.sum * exp_approximately(other.max - max);
+// Rounded by itself: inside a difference the compiler would otherwise leave one of the two products exact.
+__device__ float in_log2(float x) { return __fmul_rn(x, kLog2OfE); }
+
+__device__ void raise_max(SumExp& part, float max) {
+  part.sum *= exp2_approximately(in_log2(part.max) - in_log2(max));
   part.max = max;
+}
+
+__device__ void add(SumExp& part, const SumExp& other) {
+  SumExp more = other;
+  const float max = fmaxf(part.max, other.max);
+  raise_max(part, max);
+  raise_max(more, max);
+  part.sum += more.sum;
 }
 
 template <int N>
 __device__ void add(SumExp& part, const float (&values)[N]) {
   float max = values[0];
   for (int j = 1; j < N; ++j) max = fmaxf(max, values[j]);
-  if (max > part.max) {
-    part.sum *= exp_approximately(part.max - max);
-    part.max = max;
-  }
-  for (int j = 0; j < N; ++j) part.sum += exp_approximately(values[j] - part.max);
+  if (max > part.max) raise_max(part, max);
+  const float shift = in_log2(part.max);
+  for (int j = 0; j < N; ++j) part.sum += exp2_approximately(fmaf(values[j], kLog2OfE, -shift));
 }
 
 __device__ SumExp add_lanes(SumExp part) {
@@ -96,7 +108,7 @@ __device__ void write_word(T* row, int word, const Raw<T, N>& raw, float shift, 
                            float scale) {
   float values[N];
   to_float(raw, values);
-  for (int j = 0; j < N; ++j) values[j] = exp_approximately(values[j] - shift) * factor;
+  for (int j = 0; j < N; ++j) values[j] = exp2_approximately(fmaf(values[j], kLog2OfE, -in_log2(shift))) * factor;
   const int64_t column = int64_t{word} * N;
   if (target >= column && target < column + N) {
     for (int j = 0; j < N; ++j) values[j] -= column + j == target ? scale : 0.0F;
@@ -172,48 +184,205 @@ __global__ void __launch_bounds__(kThreads, resident(kThreads)) rows_kernel(Rows
   }
 }
 
+// Rows that a cluster of kCluster blocks keeps in its rings: while a row's gradient is written, the next row's words
+// come into the slots that become free.
+constexpr int kRingThreads = 1024;
+constexpr int kRingSlots = 14;
+constexpr int kRingWords = 8;  // that a thread should have of a row, so that slots are left for the next
+
+// This thread's words of the rows, and what it has asked for: up to number `word` of row `row`.
+template <int kCluster, typename T, int N>
+class RowWords {
+ public:
+  static constexpr int kStep = kCluster * kRingThreads;
+
+  __device__ RowWords(const CrossEntropyArgs& args, int of_row)
+      : args_(args),
+        ring_(dynamic_shared<uint4>()),
+        first_(static_cast<int>(blockIdx.x % kCluster) * kRingThreads + static_cast<int>(threadIdx.x)),
+        existing_((static_cast<int>(args.vocabulary / N) - first_ + kStep - 1) / kStep),
+        of_row_(of_row),
+        row_(blockIdx.x / kCluster) {}
+
+  __device__ int place(int word) const { return first_ + word * kStep; }
+  __device__ bool exists(int word) const { return word < existing_; }
+
+  // Asks for the next word; every call closes a batch.
+  __device__ void ask() {
+    if (row_ < args_.rows && exists(word_)) {
+      const T* row = static_cast<const T*>(args_.logits) + row_ * args_.row_stride;
+      ring_.ask(slot_, row + int64_t{place(word_)} * N);
+    }
+    ring_.close_batch();
+    slot_ = next(slot_);
+    if (++word_ == of_row_) {
+      word_ = 0;
+      row_ += gridDim.x / kCluster;
+    }
+  }
+  // Of this thread's words of the row whose first word is in `slot`; they stay there.
+  __device__ SumExp sum(int slot) const {
+    SumExp part;
+    add_words<0>(slot, part);
+    return part;
+  }
+  __device__ Raw<T, N> read(int slot) const { return ring_.template read<T>(slot); }
+  __device__ static int next(int slot) { return slot + 1 == kRingSlots ? 0 : slot + 1; }
+
+ private:
+  // The number of batches that may still be under way is part of an instruction, hence the template.
+  template <int kWord>
+  __device__ void add_words(int slot, SumExp& part) const {
+    if (kWord >= of_row_) return;
+    ring_.template wait_for_all_but<kRingSlots - 1 - kWord>();
+    if (exists(kWord)) {
+      float values[N];
+      to_float(read(slot), values);
+      add(part, values);
+    }
+    if constexpr (kWord + 1 < kRingSlots) add_words<kWord + 1>(next(slot), part);
+  }
+
+  const CrossEntropyArgs& args_;
+  Ring<kRingThreads> ring_;
+  int first_, existing_, of_row_;
+  int64_t row_;
+  int word_ = 0, slot_ = 0;
+};
+
+template <int kCluster>
+struct ClusterRooms {
+  SumExpRoom of_warps;
+  SumExp of_blocks[kCluster];
+};
+
+// Over the blocks of a cluster. Rooms are used in turn, as those of block_sum.
+template <int kCluster>
+__device__ SumExp add_cluster(SumExp part, ClusterRooms<kCluster>& rooms) {
+  part = add_block<kRingThreads>(part, rooms.of_warps);
+  if constexpr (kCluster > 1) {
+#if __CUDA_ARCH__ >= 900
+    const auto cluster = cooperative_groups::this_cluster();
+    if (threadIdx.x < kCluster) *cluster.map_shared_rank(&rooms.of_blocks[cluster.block_rank()], threadIdx.x) = part;
+    cluster.sync();
+    part = SumExp{};
+#pragma unroll
+    for (int block = 0; block < kCluster; ++block) add(part, rooms.of_blocks[block]);
+#endif
+  }
+  return part;
+}
+
+struct RingArgs {
+  CrossEntropyArgs args;
+  int words_of_thread;
+};
+
+template <int kCluster, typename T, int N>
+__global__ void __launch_bounds__(kRingThreads, 1) ring_rows_kernel(const __grid_constant__ RingArgs ring_args) {
+  const CrossEntropyArgs& args = ring_args.args;
+  __shared__ ClusterRooms<kCluster> rooms[2];
+  const int of_row = ring_args.words_of_thread;
+  RowWords<kCluster, T, N> words(args, of_row);
+  for (int i = 0; i < kRingSlots; ++i) words.ask();
+  const float scale = total_scale(args.scale, args.device_scale);
+  const bool first_of_cluster = blockIdx.x % kCluster == 0 && threadIdx.x == 0;
+  int slot = 0, turn = 0;
+  for (int64_t t = blockIdx.x / kCluster; t < args.rows; t += gridDim.x / kCluster, turn ^= 1) {
+    T* row = static_cast<T*>(args.logits) + t * args.row_stride;
+    const int64_t label = args.labels[t];
+    const bool ignored = label == kIgnoredLabel;
+    const float target = first_of_cluster && !ignored ? target_logit(args, row, label) : 0.0F;
+    const SumExp total = add_cluster<kCluster>(words.sum(slot), rooms[turn]);
+    if (first_of_cluster) args.row_losses[t] = ignored ? 0.0F : logf(total.sum) + (total.max - target);
+    for (int i = 0; i < of_row; ++i, slot = words.next(slot)) {
+      if (words.exists(i)) {
+        const Raw<T, N> raw = words.read(slot);
+        if (ignored) {
+          store<T, N>(row + int64_t{words.place(i)} * N, Raw<T, N>{});
+        } else {
+          write_word<T, N>(row, words.place(i), raw, total.max, scale / total.sum, label, scale);
+        }
+      }
+      words.ask();
+    }
+  }
+}
+
 constexpr int kWarpThreads = 256;
 constexpr int kWarpBlocks = 4;  // per multiprocessor
 constexpr int kWarpWords = 8;   // that a lane holds of its row
 
-// Rows of up to 32 * kWarpWords words: each stays in the registers of one warp, so that many are under way.
+// A row of up to 32 * kWarpWords words, in the registers of one warp, so that many rows are under way.
 template <typename T, int N>
-__global__ void __launch_bounds__(kWarpThreads, kWarpBlocks) short_rows_kernel(CrossEntropyArgs args) {
-  constexpr int kRows = kWarpThreads / 32;
-  const int words = static_cast<int>(args.vocabulary / N), lane = threadIdx.x % 32;
-  const float scale = total_scale(args.scale, args.device_scale);
-  for (int64_t t = int64_t{blockIdx.x} * kRows + threadIdx.x / 32; t < args.rows; t += int64_t{gridDim.x} * kRows) {
-    T* row = static_cast<T*>(args.logits) + t * args.row_stride;
-    const int64_t label = args.labels[t];
-    if (label == kIgnoredLabel) {
-      if (lane == 0) args.row_losses[t] = 0;
-      if (args.write_gradient) clear_row<32, T, N>(row, words, lane);
-      continue;
-    }
-    Raw<T, N> raw[kWarpWords];
+struct WarpRow {
+  __device__ WarpRow(const T* row, int words) : words(words) {
 #pragma unroll
     for (int i = 0; i < kWarpWords; ++i) {
-      if (lane + i * 32 < words) raw[i] = load<T, N>(row + int64_t{lane + i * 32} * N);
-    }
-    const float target = target_logit(args, row, label);
-    SumExp total;
-#pragma unroll
-    for (int i = 0; i < kWarpWords; ++i) {
-      if (lane + i * 32 >= words) break;
-      float values[N];
-      to_float(raw[i], values);
-      add(total, values);
-    }
-    total = add_lanes(total);
-    if (lane == 0) args.row_losses[t] = logf(total.sum) + (total.max - target);
-    if (!args.write_gradient) continue;
-    __syncwarp();  // nobody reads the target's logit any more
-#pragma unroll
-    for (int i = 0; i < kWarpWords; ++i) {
-      if (lane + i * 32 >= words) break;
-      write_word<T, N>(row, lane + i * 32, raw[i], total.max, scale / total.sum, label, scale);
+      if (word(i) < words) raw[i] = load<T, N>(row + int64_t{word(i)} * N);
     }
   }
+  __device__ static int word(int i) { return static_cast<int>(threadIdx.x) % 32 + i * 32; }
+  __device__ SumExp sum() const {
+    SumExp part;
+#pragma unroll
+    for (int i = 0; i < kWarpWords; ++i) {
+      if (word(i) >= words) break;
+      float values[N];
+      to_float(raw[i], values);
+      add(part, values);
+    }
+    return add_lanes(part);
+  }
+  Raw<T, N> raw[kWarpWords];
+  int words;
+};
+
+constexpr int kWarpRows = kWarpThreads / 32;  // of a block
+__device__ int64_t row_of_warp() { return int64_t{blockIdx.x} * kWarpRows + threadIdx.x / 32; }
+
+template <typename T, int N>
+__global__ void __launch_bounds__(kWarpThreads, kWarpBlocks) short_rows_kernel(CrossEntropyArgs args) {
+  const int words = static_cast<int>(args.vocabulary / N), lane = threadIdx.x % 32;
+  const float scale = total_scale(args.scale, args.device_scale);
+  const int64_t t = row_of_warp();
+  if (t >= args.rows) return;
+  T* row = static_cast<T*>(args.logits) + t * args.row_stride;
+  const int64_t label = args.labels[t];
+  if (label == kIgnoredLabel) {
+    if (lane == 0) args.row_losses[t] = 0;
+    if (args.write_gradient) clear_row<32, T, N>(row, words, lane);
+    return;
+  }
+  const WarpRow<T, N> held(row, words);
+  const float target = target_logit(args, row, label);
+  const SumExp total = held.sum();
+  if (lane == 0) args.row_losses[t] = logf(total.sum) + (total.max - target);
+  if (!args.write_gradient) return;
+  __syncwarp();  // nobody reads the target's logit any more
+#pragma unroll
+  for (int i = 0; i < kWarpWords; ++i) {
+    if (held.word(i) >= words) break;
+    write_word<T, N>(row, held.word(i), held.raw[i], total.max, scale / total.sum, label, scale);
+  }
+}
+
+template <typename T>
+__device__ void write_statistics(const CrossEntropyShardArgs& args, int64_t t, const T* row, const SumExp& total) {
+  const int64_t column = args.labels[t] - args.first_column;
+  const bool here = args.labels[t] != kIgnoredLabel && column >= 0 && column < args.vocabulary;
+  args.row_max[t] = total.max;
+  args.row_sum[t] = total.sum;
+  args.target_logit[t] = here ? static_cast<float>(row[column]) : 0.0F;
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(kWarpThreads, kWarpBlocks) short_statistics_kernel(CrossEntropyShardArgs args) {
+  const int64_t t = row_of_warp();
+  if (t >= args.rows) return;
+  const T* row = static_cast<const T*>(args.logits) + t * args.row_stride;
+  const SumExp total = WarpRow<T, N>(row, static_cast<int>(args.vocabulary / N)).sum();
+  if (threadIdx.x % 32 == 0) write_statistics(args, t, row, total);
 }
 
 constexpr int kShardThreads = 512;
@@ -221,62 +390,78 @@ constexpr int kShardBlocks = 2;  // per multiprocessor
 
 template <typename T, int N>
 __global__ void __launch_bounds__(kShardThreads, kShardBlocks) statistics_kernel(CrossEntropyShardArgs args) {
-  __shared__ SumExpRoom rooms[2];
-  const int words = static_cast<int>(args.vocabulary / N);
-  int turn = 0;
-  for (int64_t t = blockIdx.x; t < args.rows; t += gridDim.x) {
-    const T* row = static_cast<const T*>(args.logits) + t * args.row_stride;
-    const SumExp total = read_row<kShardThreads, T, N>(row, words, static_cast<Raw<T, N>*>(nullptr), 0, rooms[turn]);
-    turn ^= 1;
-    if (threadIdx.x != 0) continue;
-    const int64_t column = args.labels[t] - args.first_column;
-    const bool here = args.labels[t] != kIgnoredLabel && column >= 0 && column < args.vocabulary;
-    args.row_max[t] = total.max;
-    args.row_sum[t] = total.sum;
-    args.target_logit[t] = here ? static_cast<float>(row[column]) : 0.0F;
-  }
+  __shared__ SumExpRoom room;
+  const int64_t t = blockIdx.x;
+  const T* row = static_cast<const T*>(args.logits) + t * args.row_stride;
+  const SumExp total = read_row<kShardThreads, T, N>(row, static_cast<int>(args.vocabulary / N),
+                                                     static_cast<Raw<T, N>*>(nullptr), 0, room);
+  if (threadIdx.x == 0) write_statistics(args, t, row, total);
 }
 
+constexpr int kPieceThreads = 256;  // of a piece of a row: a word each
+
 template <typename T, int N>
-__global__ void __launch_bounds__(kShardThreads, kShardBlocks) gradient_kernel(CrossEntropyGradientArgs args) {
+__global__ void __launch_bounds__(kPieceThreads) gradient_kernel(CrossEntropyGradientArgs args) {
   const int words = static_cast<int>(args.vocabulary / N);
-  const float scale = total_scale(args.scale, args.device_scale);
-  for (int64_t t = blockIdx.x; t < args.rows; t += gridDim.x) {
-    T* row = static_cast<T*>(args.logits) + t * args.row_stride;
-    if (args.labels[t] == kIgnoredLabel) {
-      clear_row<kShardThreads, T, N>(row, words, threadIdx.x);
-    } else {
-      write_row<kShardThreads, T, N>(row, words, static_cast<const Raw<T, N>*>(nullptr), 0, args.log_sum_exp[t], scale,
-                                     args.labels[t] - args.first_column, scale);
-    }
+  const int64_t pieces = (words + kPieceThreads - 1) / kPieceThreads;
+  const int64_t t = quotient(blockIdx.x, pieces);
+  const int word = static_cast<int>(blockIdx.x - t * pieces) * kPieceThreads + static_cast<int>(threadIdx.x);
+  if (word >= words) return;
+  T* row = static_cast<T*>(args.logits) + t * args.row_stride;
+  if (args.labels[t] == kIgnoredLabel) {
+    store<T, N>(row + int64_t{word} * N, Raw<T, N>{});
+    return;
   }
+  const float scale = total_scale(args.scale, args.device_scale);
+  write_word<T, N>(row, word, load<T, N>(row + int64_t{word} * N), args.log_sum_exp[t], scale,
+                   args.labels[t] - args.first_column, scale);
 }
 
 constexpr int kSumThreads = 1024;
 
 __global__ void __launch_bounds__(kSumThreads) sum_losses_kernel(SumLossesArgs args) {
   __shared__ BlockSumRoom<double> room;
+  wait_for_first_kernel();
   double sum = 0;
+#pragma unroll 8
   for (int64_t t = threadIdx.x; t < args.rows; t += kSumThreads) sum += static_cast<double>(args.row_losses[t]);
   sum = block_sum<kSumThreads>(sum, room);
   if (threadIdx.x == 0)
     *args.loss += sum * args.scale * (args.device_scale != nullptr ? static_cast<double>(*args.device_scale) : 1.0);
 }
 
-// Long rows get a multiprocessor each, and most of its shared memory; of shorter rows it holds several.
+// False if the rows do not fit, or the device has no clusters or too little shared memory.
+template <int kCluster, typename T, int N>
+bool launch_ring(const CrossEntropyArgs& args, CUstream_st* stream) {
+  const int64_t words = ceil_div(args.vocabulary / N, int64_t{kRingThreads} * kCluster);
+  if (words > kRingWords) return false;
+  constexpr ClusterShape kShape{kCluster, kRingThreads, Ring<kRingThreads>::bytes(kRingSlots)};
+  constexpr auto kKernel = ring_rows_kernel<kCluster, T, N>;
+  static const int kClusters = resident_clusters(kKernel, kShape);
+  if (kClusters == 0) return false;
+  launch_clusters(kKernel, kShape, args.rows < kClusters ? args.rows : kClusters, stream,
+                  RingArgs{args, static_cast<int>(words)});
+  return true;
+}
+
+// Long rows get one or more multiprocessors each, which keep them in shared memory; of shorter rows one holds several.
 template <typename T, int N>
 void launch_rows(const CrossEntropyArgs& args, CUstream_st* stream) {
   constexpr int64_t kShortRow = 48 << 10;
-  constexpr int kWordBytes = static_cast<int>(sizeof(Raw<T, N>));
   if (args.vocabulary / N <= 32 * kWarpWords) {
-    const int64_t blocks = resident_blocks(ceil_div(args.rows, kWarpThreads / 32), kWarpBlocks);
-    launch(short_rows_kernel<T, N>, blocks, kWarpThreads, 0, stream, args);
+    launch(short_rows_kernel<T, N>, ceil_div(args.rows, kWarpRows), kWarpThreads, 0, stream, args);
     return;
   }
   const int64_t row_bytes = args.vocabulary * static_cast<int64_t>(sizeof(T));
+  if constexpr (N == kVectorSize<T>) {
+    if (args.write_gradient && row_bytes > kShortRow &&
+        (launch_ring<1, T, N>(args, stream) || launch_ring<2, T, N>(args, stream) ||
+         launch_ring<4, T, N>(args, stream)))
+      return;
+  }
   const int64_t room = row_bytes <= kShortRow ? kShortRow : largest_shared_bytes(20 << 10);
   const int64_t shared = !args.write_gradient ? 0 : row_bytes < room ? row_bytes : room / 16 * 16;
-  const RowsArgs rows{args, static_cast<int>(shared / kWordBytes)};
+  const RowsArgs rows{args, static_cast<int>(shared / static_cast<int64_t>(sizeof(Raw<T, N>)))};
   if (row_bytes <= kShortRow) {
     launch(rows_kernel<256, T, N>, resident_blocks(args.rows, resident(256)), 256, shared, stream, rows);
   } else {
@@ -310,20 +495,26 @@ void cross_entropy(const CrossEntropyArgs& args, CUstream_st* stream) {
 }
 
 void sum_losses(const SumLossesArgs& args, CUstream_st* stream) {
-  launch(sum_losses_kernel, 1, kSumThreads, 0, stream, args);
+  launch_second(sum_losses_kernel, 1, kSumThreads, stream, args);
 }
 
 void cross_entropy_statistics(const CrossEntropyShardArgs& args, CUstream_st* stream) {
   with_access(args.type, args.logits, args.row_stride, args.vocabulary, [&](auto raw, auto element) {
-    launch(statistics_kernel<decltype(element), count_of(decltype(raw){})>, resident_blocks(args.rows, kShardBlocks),
-           kShardThreads, 0, stream, args);
+    using T = decltype(element);
+    constexpr int N = count_of(decltype(raw){});
+    if (args.vocabulary / N <= 32 * kWarpWords) {
+      launch(short_statistics_kernel<T, N>, ceil_div(args.rows, kWarpRows), kWarpThreads, 0, stream, args);
+    } else {
+      launch(statistics_kernel<T, N>, args.rows, kShardThreads, 0, stream, args);
+    }
   });
 }
 
 void cross_entropy_gradient(const CrossEntropyGradientArgs& args, CUstream_st* stream) {
   with_access(args.type, args.logits, args.row_stride, args.vocabulary, [&](auto raw, auto element) {
-    launch(gradient_kernel<decltype(element), count_of(decltype(raw){})>, resident_blocks(args.rows, kShardBlocks),
-           kShardThreads, 0, stream, args);
+    constexpr int N = count_of(decltype(raw){});
+    launch(gradient_kernel<decltype(element), N>, args.rows * ceil_div(args.vocabulary / N, kPieceThreads),
+           kPieceThreads, 0, stream, args);
   });
 }
 

@@ -109,11 +109,12 @@ __global__ void __launch_bounds__(kPlainThreads, kPlainBlocks) plain_rows_kernel
 template <typename T, Float8Format kFormat, int kGroup, int kHeld>
 void launch_rows(const QuantizeRowsArgs& args, CUstream_st* stream) {
   const bool column_amax = args.column_amax != nullptr;
-  const int64_t blocks = resident_blocks(ceil_div(args.rows, kThreads / kGroup), blocks_for(column_amax));
+  const int64_t tasks = ceil_div(args.rows, kThreads / kGroup);
   if (column_amax) {
-    launch(rows_kernel<T, kFormat, kGroup, kHeld, true>, blocks, kThreads, args.dim * sizeof(unsigned), stream, args);
+    launch(rows_kernel<T, kFormat, kGroup, kHeld, true>, resident_blocks(tasks, blocks_for(true)), kThreads,
+           args.dim * sizeof(unsigned), stream, args);
   } else {
-    launch(rows_kernel<T, kFormat, kGroup, kHeld, false>, blocks, kThreads, 0, stream, args);
+    launch(rows_kernel<T, kFormat, kGroup, kHeld, false>, tasks, kThreads, 0, stream, args);
   }
 }
 

@@ -212,8 +212,7 @@ template <bool kScaleOfColumn = false, typename Source>
 void launch_tiles(const Source& source, const Float8Output& out, int64_t rows, int64_t dim, CUstream_st* stream) {
   const int64_t tiles = ceil_div(rows, kSize) * ceil_div(dim, kSize);
   with_format(out.format, [&](auto tag) {
-    launch(quantize_kernel<Source, decltype(tag)::kFormat, kScaleOfColumn>,
-           resident_blocks(tiles > 0 ? tiles : 1, Source::kBlocks), kThreads, 0, stream,
+    launch(quantize_kernel<Source, decltype(tag)::kFormat, kScaleOfColumn>, tiles > 0 ? tiles : 1, kThreads, 0, stream,
            TileArgs<Source>{source, out, rows, dim});
   });
 }

@@ -31,8 +31,14 @@ inline int64_t largest_shared_bytes(int64_t fixed_bytes) {
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Blocks for `tasks` of which each block takes one at a time: no more than the device holds at once, because kernels
-// loop over their tasks. `per_multiprocessor` is what the kernel's __launch_bounds__ promises.
+// Note [Grids]
+// Kernels loop over their tasks, so any number of blocks is right. A block for each task is fastest where a block keeps
+// nothing from task to task: blocks then start in the order of the memory that they touch, and what is under way at any
+// time lies close together. A resident grid, whose blocks each take every n-th task, drifts apart and loses a tenth of
+// the memory's speed. It is for kernels whose blocks gather something over all their tasks.
+
+// Blocks for `tasks` of which each block takes one at a time: no more than the device holds at once.
+// `per_multiprocessor` is what the kernel's __launch_bounds__ promises.
 inline int64_t resident_blocks(int64_t tasks, int per_multiprocessor) {
   const int64_t resident = int64_t{multiprocessors()} * per_multiprocessor;
   return tasks < resident ? tasks : resident;
@@ -47,6 +53,80 @@ void launch(void (*kernel)(Args), int64_t blocks, int threads, size_t shared_byt
   if (shared_bytes > kSharedWithoutAsking)
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   kernel<<<static_cast<unsigned>(blocks), threads, shared_bytes, stream>>>(args);
+}
+
+// Note [Second kernels]
+// A kernel that only finishes what the one before it on the stream has begun is launched while that one still runs, and
+// waits on the device for its end: every thread calls `wait_for_first_kernel` before it reads what the first has
+// written, and before it returns.
+template <typename Args>
+void launch_second(void (*kernel)(Args), int64_t blocks, int threads, CUstream_st* stream, const Args& args) {
+  if (blocks <= 0) return;
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  cudaLaunchKernelEx(&config, kernel, args);
+}
+// In the first kernel: from here on the second may be put on the device.
+__device__ inline void let_second_kernel_come() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ inline void wait_for_first_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+struct ClusterShape {
+  int blocks;
+  int threads;  // of a block
+  int64_t shared_bytes;
+};
+
+template <typename Call>
+void with_clusters(ClusterShape shape, int64_t clusters, CUstream_st* stream, const Call& call) {
+  cudaLaunchAttribute dimension{};
+  dimension.id = cudaLaunchAttributeClusterDimension;
+  dimension.val.clusterDim.x = static_cast<unsigned>(shape.blocks);
+  dimension.val.clusterDim.y = dimension.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(clusters * shape.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
+  config.stream = stream;
+  config.attrs = &dimension;
+  config.numAttrs = 1;
+  call(config);
+}
+
+// Clusters of neighbouring blocks that can be on the device at once; 0 where there are none (before compute capability
+// 9.0), or no room for one.
+template <typename Args>
+int resident_clusters(void (*kernel)(Args), ClusterShape shape) {
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
+  int count = 0;
+  with_clusters(shape, 1, nullptr, [&](const cudaLaunchConfig_t& config) {
+    if (cudaOccupancyMaxActiveClusters(&count, kernel, &config) != cudaSuccess) count = 0;
+  });
+  static_cast<void>(cudaGetLastError());  // a device that cannot is not an error
+  return count;
+}
+
+// No more than resident_clusters has said are possible.
+template <typename Args>
+void launch_clusters(void (*kernel)(Args), ClusterShape shape, int64_t clusters, CUstream_st* stream,
+                     const Args& args) {
+  if (clusters <= 0) return;
+  with_clusters(shape, clusters, stream,
+                [&](const cudaLaunchConfig_t& config) { cudaLaunchKernelEx(&config, kernel, args); });
 }
 
 template <typename T>

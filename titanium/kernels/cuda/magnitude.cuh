@@ -86,15 +86,16 @@ __device__ unsigned block_max(unsigned bits, BlockSumRoom<unsigned>& room) {
   return warp_max(lane < kWarps ? room.of_warp[lane] : 0U);
 }
 
-// Raises *amax to the block's largest magnitude, with one atomic. All threads must call it; nothing happens if amax is
-// null.
+// Raises *amax to the block's largest magnitude. All threads must call it; nothing happens if amax is null. Most blocks
+// see that another has raised it far enough, and spare themselves the atomic, which would wait for those of all others.
 template <int kThreads, typename T>
 __device__ void raise_to_block(float* amax, const Magnitude<T>& magnitude) {
   if (amax == nullptr) return;
   __shared__ BlockSumRoom<unsigned> room;
   __syncthreads();  // the room may be in use by an earlier call
   const unsigned bits = block_max<kThreads>(magnitude.bits(), room);
-  if (threadIdx.x == 0) atomicMax(reinterpret_cast<unsigned*>(amax), bits);
+  unsigned* found = reinterpret_cast<unsigned*>(amax);
+  if (threadIdx.x == 0 && bits > *static_cast<volatile unsigned*>(found)) atomicMax(found, bits);
 }
 
 }  // namespace titanium::kernels

@@ -1,6 +1,6 @@
 // How the kernels of the RMS norm cut their work.
 //
-// A row is treated by a group of threads: by part of a warp or by a whole block, with kHeld 128-bit words per thread in
+// A row is treated by a group of threads: by part of a warp or by a whole block, with a few 128-bit words per thread in
 // registers, so that each input is read once. Rows that are longer or not aligned take plain kernels that read twice.
 #pragma once
 
@@ -12,37 +12,25 @@
 
 namespace titanium::kernels::rms {
 
-constexpr int kHeld = 2;
 constexpr int kPlainThreads = 256;
-constexpr int kPlainBlocks = 3;  // per multiprocessor
+constexpr int kPlainBlocks = 2;  // per multiprocessor
 
-// Threads of a block whose rows are treated by groups of `group` threads.
-constexpr int block_threads(int group) { return group <= 32 ? 256 : group; }
-
-template <int kGroup>
-struct Group {
-  static constexpr int kValue = kGroup;
+// kGroup threads treat a row, each with kHeld words of it; kThreads are in a block.
+template <int kGroupThreads, int kHeldWords, int kBlockThreads>
+struct Cut {
+  static constexpr int kGroup = kGroupThreads, kHeld = kHeldWords, kThreads = kBlockThreads;
+  static constexpr int kRows = kThreads / kGroup;  // of a block at a time
 };
-// Calls `call` with the smallest group that holds a row of `dim`; false if none does.
-template <typename T, typename Call>
-bool with_group(int64_t dim, const Call& call) {
-  const int64_t words = dim / kVectorSize<T> / kHeld + (dim / kVectorSize<T> % kHeld != 0);
-  if (words <= 16) {
-    call(Group<16>{});
-  } else if (words <= 32) {
-    call(Group<32>{});
-  } else if (words <= 128) {
-    call(Group<128>{});
-  } else if (words <= 256) {
-    call(Group<256>{});
-  } else if (words <= 512) {
-    call(Group<512>{});
-  } else if (words <= 1024) {
-    call(Group<1024>{});
-  } else {
-    return false;
-  }
-  return true;
+
+// Calls `call` with the first of the cuts that holds a row of `words`; false if none does.
+template <typename... Cuts, typename Call>
+bool with_cut(int64_t words, const Call& call) {
+  const auto fits = [&](auto cut) {
+    if (words > cut.kGroup * cut.kHeld) return false;
+    call(cut);
+    return true;
+  };
+  return (fits(Cuts{}) || ...);
 }
 
 // One place for the product, so that forward and apply give the same bits.

@@ -1,79 +1,90 @@
+#include "titanium/kernels/cuda/ring.cuh"
 #include "titanium/kernels/cuda/rms_norm.cuh"
 
 namespace titanium::kernels {
 namespace {
 
-using rms::kHeld;
+using rms::Cut;
 
-// Blocks per multiprocessor. Each writes a part of dweight, so few large blocks are better than many small ones.
-constexpr int backward_blocks(int threads) { return threads <= 128 ? 6 : threads <= 256 ? 3 : 1; }
+// Blocks per multiprocessor. Each writes a part of dweight, so few large blocks are better than many small ones; and
+// with more under way than this, the memory is slower.
+constexpr int backward_blocks(int threads) { return threads < 512 ? 512 / threads : 1; }
 // Of whatever kernel is chosen for rows of `dim`: blocks of 128 threads hold no more than 2048 elements.
 constexpr int most_blocks(int64_t dim) { return backward_blocks(dim <= 2048 ? 128 : 256); }
 static_assert(rms::kPlainBlocks <= most_blocks(4096));
 
-// What a thread holds of one row.
-template <typename T, int kSize>
-struct RowWords {
-  Raw<T, kSize> dy[kHeld] = {}, x[kHeld] = {};
-  float rstd = 0;
+enum Stream { kDy, kX, kAround, kStreams };
+
+// The words of the rows to come are under way, into a ring of kStages rows.
+template <typename T, typename Cut, int kStages>
+class RowsAhead {
+ public:
+  static constexpr int kSlots = kStages * kStreams * Cut::kHeld;
+
+  __device__ RowsAhead(const RmsNormBackwardArgs& args) : args_(args), ring_(dynamic_shared<uint4>()) {}
+
+  // Every call closes a batch, also of rows that do not exist.
+  __device__ void ask(int64_t row, int stage) {
+    if (row < args_.rows) {
+#pragma unroll
+      for (int i = 0; i < Cut::kHeld; ++i) {
+        const int64_t column = int64_t(threadIdx.x % Cut::kGroup + i * Cut::kGroup) * kVectorSize<T>;
+        if (column >= args_.dim) continue;
+        const int64_t at = row * args_.dim + column;
+        ring_.ask(slot(stage, kDy, i), static_cast<const T*>(args_.dy) + at);
+        ring_.ask(slot(stage, kX, i), static_cast<const T*>(args_.x) + at);
+        if (args_.residual_grad != nullptr)
+          ring_.ask(slot(stage, kAround, i), static_cast<const T*>(args_.residual_grad) + at);
+      }
+    }
+    ring_.close_batch();
+  }
+  __device__ void wait() { ring_.template wait_for_all_but<kStages - 1>(); }
+  __device__ auto read(int stage, Stream stream, int i) const { return ring_.template read<T>(slot(stage, stream, i)); }
+
+ private:
+  __device__ static int slot(int stage, Stream stream, int i) { return (stage * kStreams + stream) * Cut::kHeld + i; }
+
+  const RmsNormBackwardArgs& args_;
+  Ring<Cut::kThreads> ring_;
 };
 
-template <typename T, int kGroup>
-__device__ RowWords<T, kVectorSize<T>> load_row(const RmsNormBackwardArgs& args, int64_t row) {
-  constexpr int kSize = kVectorSize<T>;
-  RowWords<T, kSize> words;
-  if (row >= args.rows) return words;
-  words.rstd = args.rstd[row];
-#pragma unroll
-  for (int i = 0; i < kHeld; ++i) {
-    const int64_t column = int64_t(threadIdx.x % kGroup + i * kGroup) * kSize;
-    if (column >= args.dim) continue;
-    words.dy[i] = load<T, kSize>(static_cast<const T*>(args.dy) + row * args.dim + column);
-    words.x[i] = load<T, kSize>(static_cast<const T*>(args.x) + row * args.dim + column);
-  }
-  return words;
-}
-
-// dx of one row out of its words; adds the row's share to dweight.
-template <typename T, int kGroup>
-__device__ void finish_row(const RmsNormBackwardArgs& args, int64_t row, const RowWords<T, kVectorSize<T>>& words,
-                           float (&dweight)[kHeld][kVectorSize<T>], Magnitude<T>& magnitude,
+// dx of one row; adds the row's share to dweight.
+template <typename T, typename Cut, typename Rows>
+__device__ void finish_row(const RmsNormBackwardArgs& args, int64_t row, Rows& rows, int stage, float rstd,
+                           const float (&weight)[Cut::kHeld][kVectorSize<T>],
+                           float (&dweight)[Cut::kHeld][kVectorSize<T>], Magnitude<T>& magnitude,
                            BlockSumRoom<float>& room) {
-  constexpr int kSize = kVectorSize<T>;
-  Raw<T, kSize> around[kHeld] = {};
+  constexpr int kSize = kVectorSize<T>, kHeld = Cut::kHeld;
+  Raw<T, kSize> raw_dy[kHeld] = {}, raw_x[kHeld] = {}, around[kHeld] = {};
   bool here[kHeld];
   float dot = 0;
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
-    const int64_t column = int64_t(threadIdx.x % kGroup + i * kGroup) * kSize;
-    here[i] = row < args.rows && column < args.dim;
-    if (here[i] && args.residual_grad != nullptr)
-      around[i] = load<T, kSize>(static_cast<const T*>(args.residual_grad) + row * args.dim + column);
-  }
-#pragma unroll
-  for (int i = 0; i < kHeld; ++i) {
+    here[i] = row < args.rows && int64_t(threadIdx.x % Cut::kGroup + i * Cut::kGroup) * kSize < args.dim;
     if (!here[i]) continue;
-    float dy[kSize], x[kSize], weight[kSize];
-    load_floats<kSize>(args.weight, args.weight_type, int64_t(threadIdx.x % kGroup + i * kGroup) * kSize, weight);
-    to_float(words.dy[i], dy);
-    to_float(words.x[i], x);
+    raw_dy[i] = rows.read(stage, kDy, i);
+    raw_x[i] = rows.read(stage, kX, i);
+    if (args.residual_grad != nullptr) around[i] = rows.read(stage, kAround, i);
+    float dy[kSize], x[kSize];
+    to_float(raw_dy[i], dy);
+    to_float(raw_x[i], x);
     for (int j = 0; j < kSize; ++j) {
-      const float share = dy[j] * (x[j] * words.rstd);
+      const float share = dy[j] * (x[j] * rstd);
       dweight[i][j] += share;
-      dot += share * weight[j];
+      dot += share * weight[i][j];
     }
   }
-  const float mean = group_sum<kGroup, rms::block_threads(kGroup)>(dot, room) / static_cast<float>(args.dim);
+  const float mean = group_sum<Cut::kGroup, Cut::kThreads>(dot, room) / static_cast<float>(args.dim);
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
     if (!here[i]) continue;
-    const int64_t column = int64_t(threadIdx.x % kGroup + i * kGroup) * kSize;
-    float dy[kSize], x[kSize], weight[kSize], more[kSize];
-    load_floats<kSize>(args.weight, args.weight_type, column, weight);
-    to_float(words.dy[i], dy);
-    to_float(words.x[i], x);
+    const int64_t column = int64_t(threadIdx.x % Cut::kGroup + i * Cut::kGroup) * kSize;
+    float dy[kSize], x[kSize], more[kSize];
+    to_float(raw_dy[i], dy);
+    to_float(raw_x[i], x);
     to_float(around[i], more);
-    for (int j = 0; j < kSize; ++j) dy[j] = (dy[j] * weight[j] - x[j] * words.rstd * mean) * words.rstd + more[j];
+    for (int j = 0; j < kSize; ++j) dy[j] = (dy[j] * weight[i][j] - x[j] * rstd * mean) * rstd + more[j];
     const auto dx = from_float<T, kSize>(dy);
     store<T, kSize>(static_cast<T*>(args.dx) + row * args.dim + column, dx);
     if (args.amax != nullptr) magnitude.add(dx);
@@ -81,9 +92,9 @@ __device__ void finish_row(const RmsNormBackwardArgs& args, int64_t row, const R
 }
 
 // Writes the block's part of dweight to row blockIdx.x of the scratch.
-template <typename T, int kGroup>
-__device__ void write_part(const RmsNormBackwardArgs& args, const float (&dweight)[kHeld][kVectorSize<T>]) {
-  constexpr int kSize = kVectorSize<T>, kThreads = rms::block_threads(kGroup);
+template <typename T, typename Cut>
+__device__ void write_part(const RmsNormBackwardArgs& args, const float (&dweight)[Cut::kHeld][kVectorSize<T>]) {
+  constexpr int kSize = kVectorSize<T>, kThreads = Cut::kThreads, kGroup = Cut::kGroup, kHeld = Cut::kHeld;
   float* part = args.scratch + int64_t{blockIdx.x} * args.dim;
   const int member = threadIdx.x % kGroup;
   if constexpr (kGroup == kThreads) {
@@ -106,25 +117,36 @@ __device__ void write_part(const RmsNormBackwardArgs& args, const float (&dweigh
   }
 }
 
-// The next row's words are under way while a row is computed.
-template <typename T, int kGroup>
-__global__ void __launch_bounds__(rms::block_threads(kGroup), backward_blocks(rms::block_threads(kGroup)))
+template <typename T, typename Cut, int kStages>
+__global__ void __launch_bounds__(Cut::kThreads, backward_blocks(Cut::kThreads))
     backward_kernel(RmsNormBackwardArgs args) {
-  constexpr int kRows = rms::block_threads(kGroup) / kGroup;
   __shared__ BlockSumRoom<float> rooms[2];
-  float dweight[kHeld][kVectorSize<T>] = {};
-  Magnitude<T> magnitude;
-  const int64_t step = int64_t{gridDim.x} * kRows;
-  int64_t first = int64_t{blockIdx.x} * kRows;
-  const int group = threadIdx.x / kGroup;
-  auto words = load_row<T, kGroup>(args, first + group);
-  for (int turn = 0; first < args.rows; first += step, turn ^= 1) {
-    const auto ahead = load_row<T, kGroup>(args, first + step + group);
-    finish_row<T, kGroup>(args, first + group, words, dweight, magnitude, rooms[turn]);
-    words = ahead;
+  let_second_kernel_come();
+  RowsAhead<T, Cut, kStages> rows(args);
+  const int64_t step = int64_t{gridDim.x} * Cut::kRows;
+  int64_t first = int64_t{blockIdx.x} * Cut::kRows;
+  const int group = threadIdx.x / Cut::kGroup;
+#pragma unroll
+  for (int stage = 0; stage < kStages; ++stage) rows.ask(first + group + stage * step, stage);
+  float weight[Cut::kHeld][kVectorSize<T>] = {}, dweight[Cut::kHeld][kVectorSize<T>] = {};
+#pragma unroll
+  for (int i = 0; i < Cut::kHeld; ++i) {
+    const int64_t column = int64_t(threadIdx.x % Cut::kGroup + i * Cut::kGroup) * kVectorSize<T>;
+    if (column < args.dim) load_floats<kVectorSize<T>>(args.weight, args.weight_type, column, weight[i]);
   }
-  write_part<T, kGroup>(args, dweight);
-  raise_to_block<rms::block_threads(kGroup)>(args.amax, magnitude);
+  Magnitude<T> magnitude;
+  const auto rstd_of = [&](int64_t row) { return row < args.rows ? args.rstd[row] : 0.0F; };
+  float rstd = rstd_of(first + group);
+  for (int turn = 0; first < args.rows; first += step, ++turn) {
+    const int stage = turn % kStages;
+    const float next_rstd = rstd_of(first + step + group);
+    rows.wait();
+    finish_row<T, Cut>(args, first + group, rows, stage, rstd, weight, dweight, magnitude, rooms[turn % 2]);
+    rows.ask(first + group + kStages * step, stage);
+    rstd = next_rstd;
+  }
+  write_part<T, Cut>(args, dweight);
+  raise_to_block<Cut::kThreads>(args.amax, magnitude);
 }
 
 // Any dim, any alignment. A thread owns its columns of the block's part, so it can add to them in memory.
@@ -179,6 +201,7 @@ struct SumPartsArgs {
 // warp.
 __global__ void __launch_bounds__(kSumLanes* kSumRows) sum_parts_kernel(SumPartsArgs args) {
   __shared__ float of_row[kSumRows][kSumLanes];
+  wait_for_first_kernel();
   const int lane = threadIdx.x % kSumLanes, line = threadIdx.x / kSumLanes;
   const int64_t column = int64_t{blockIdx.x} * kSumLanes + lane;
   float sum = 0;
@@ -199,6 +222,23 @@ __global__ void __launch_bounds__(kSumLanes* kSumRows) sum_parts_kernel(SumParts
   }
 }
 
+// False if no kernel holds the rows, or the device has no room for them. Sets `blocks`.
+template <typename T>
+bool launch_rows(const RmsNormBackwardArgs& args, int64_t& blocks, CUstream_st* stream) {
+  bool launched = false;
+  rms::with_cut<Cut<16, 1, 256>, Cut<32, 2, 256>, Cut<128, 2, 128>, Cut<256, 2, 256>, Cut<512, 2, 512>,
+                Cut<1024, 2, 1024>>(args.dim / kVectorSize<T>, [&](auto cut) {
+    using ItsCut = decltype(cut);
+    constexpr int kStages = ItsCut::kThreads <= 512 ? 4 : 2;
+    constexpr int64_t kBytes = Ring<ItsCut::kThreads>::bytes(RowsAhead<T, ItsCut, kStages>::kSlots);
+    if (largest_shared_bytes(4 << 10) < kBytes) return;
+    blocks = resident_blocks(ceil_div(args.rows, cut.kRows), backward_blocks(cut.kThreads));
+    launch(backward_kernel<T, ItsCut, kStages>, blocks, cut.kThreads, kBytes, stream, args);
+    launched = true;
+  });
+  return launched;
+}
+
 }  // namespace
 
 void rms_norm_backward(const RmsNormBackwardArgs& args, CUstream_st* stream) {
@@ -209,17 +249,13 @@ void rms_norm_backward(const RmsNormBackwardArgs& args, CUstream_st* stream) {
         args.dim % kVectorSize<T> == 0 && vector_aligned(args.weight, 0, 1) && vector_aligned(args.scratch, 0, 1);
     for (const void* pointer : {args.dy, args.x, args.residual_grad, static_cast<const void*>(args.dx)})
       vector = vector && vector_aligned(pointer, args.dim, sizeof(T));
-    const bool done = vector && rms::with_group<T>(args.dim, [&](auto group) {
-                        constexpr int kGroup = decltype(group)::kValue, kThreads = rms::block_threads(kGroup);
-                        blocks = resident_blocks(ceil_div(args.rows, kThreads / kGroup), backward_blocks(kThreads));
-                        launch(backward_kernel<T, kGroup>, blocks, kThreads, 0, stream, args);
-                      });
+    const bool done = vector && launch_rows<T>(args, blocks, stream);
     if (done) return;
     blocks = resident_blocks(args.rows, rms::kPlainBlocks);
     launch(plain_backward_kernel<T>, blocks, rms::kPlainThreads, 0, stream, args);
   });
-  launch(sum_parts_kernel, ceil_div(args.dim, kSumLanes), kSumLanes * kSumRows, 0, stream,
-         SumPartsArgs{args.scratch, blocks, args.dim, args.dweight, args.dweight_type, args.accumulate_dweight});
+  launch_second(sum_parts_kernel, ceil_div(args.dim, kSumLanes), kSumLanes * kSumRows, stream,
+                SumPartsArgs{args.scratch, blocks, args.dim, args.dweight, args.dweight_type, args.accumulate_dweight});
 }
 
 int64_t rms_norm_backward_scratch_bytes(int64_t rows, int64_t dim) {

@@ -3,67 +3,60 @@
 namespace titanium::kernels {
 namespace {
 
-using rms::kHeld;
+using rms::Cut;
 using rms::normalised;
 
-constexpr int forward_blocks(int threads) { return 1536 / threads > 0 ? 1536 / threads : 1; }  // per multiprocessor
-
-template <typename T, int kGroup>
-__global__ void __launch_bounds__(rms::block_threads(kGroup), forward_blocks(rms::block_threads(kGroup)))
-    forward_kernel(RmsNormForwardArgs args) {
-  constexpr int kThreads = rms::block_threads(kGroup), kRows = kThreads / kGroup, kSize = kVectorSize<T>;
-  __shared__ BlockSumRoom<float> rooms[2];
+// A block treats its rows, or its row, and is done: many blocks on a multiprocessor keep the memory busy.
+template <typename T, typename Cut>
+__global__ void __launch_bounds__(Cut::kThreads) forward_kernel(RmsNormForwardArgs args) {
+  constexpr int kGroup = Cut::kGroup, kHeld = Cut::kHeld, kSize = kVectorSize<T>;
+  __shared__ BlockSumRoom<float> room;
   Magnitude<T> magnitude;
   const int member = threadIdx.x % kGroup;
-  int turn = 0;
-  for (int64_t first = int64_t{blockIdx.x} * kRows; first < args.rows; first += int64_t{gridDim.x} * kRows) {
-    const int64_t row = first + threadIdx.x / kGroup;
-    const int64_t begin = row * args.dim;
-    Raw<T, kSize> x[kHeld] = {}, residual[kHeld];
-    bool here[kHeld];
+  const int64_t row = int64_t{blockIdx.x} * Cut::kRows + threadIdx.x / kGroup, begin = row * args.dim;
+  Raw<T, kSize> x[kHeld] = {}, residual[kHeld];
+  bool here[kHeld];
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      const int64_t column = int64_t{member + i * kGroup} * kSize;
-      here[i] = row < args.rows && column < args.dim;
-      if (here[i]) x[i] = load<T, kSize>(static_cast<const T*>(args.x) + begin + column);
-      if (here[i] && args.residual != nullptr)
-        residual[i] = load<T, kSize>(static_cast<const T*>(args.residual) + begin + column);
-    }
-    float squares = 0;
-#pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      float values[kSize];
-      to_float(x[i], values);
-      if (here[i] && args.residual != nullptr) {
-        float more[kSize];
-        to_float(residual[i], more);
-        for (int j = 0; j < kSize; ++j) values[j] += more[j];
-        x[i] = from_float<T, kSize>(values);
-        to_float(x[i], values);
-        if (args.sum != nullptr)
-          store<T, kSize>(static_cast<T*>(args.sum) + begin + int64_t{member + i * kGroup} * kSize, x[i]);
-      }
-      for (int j = 0; j < kSize; ++j) squares += values[j] * values[j];
-    }
-    squares = group_sum<kGroup, kThreads>(squares, rooms[turn]);
-    turn ^= 1;
-    const float rstd = rsqrtf(squares / static_cast<float>(args.dim) + args.eps);
-    if (member == 0 && row < args.rows) args.rstd[row] = rstd;
-    if (args.y == nullptr && args.amax == nullptr) continue;
-#pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      if (!here[i]) continue;
-      const int64_t column = int64_t{member + i * kGroup} * kSize;
-      float values[kSize], weight[kSize];
-      load_floats<kSize>(args.weight, args.weight_type, column, weight);
-      to_float(x[i], values);
-      for (int j = 0; j < kSize; ++j) values[j] = normalised(values[j], rstd, weight[j]);
-      const auto y = from_float<T, kSize>(values);
-      if (args.y != nullptr) store<T, kSize>(static_cast<T*>(args.y) + begin + column, y);
-      if (args.amax != nullptr) magnitude.add(y);
-    }
+  for (int i = 0; i < kHeld; ++i) {
+    const int64_t column = int64_t{member + i * kGroup} * kSize;
+    here[i] = row < args.rows && column < args.dim;
+    if (here[i]) x[i] = load<T, kSize>(static_cast<const T*>(args.x) + begin + column);
+    if (here[i] && args.residual != nullptr)
+      residual[i] = load<T, kSize>(static_cast<const T*>(args.residual) + begin + column);
   }
-  raise_to_block<kThreads>(args.amax, magnitude);
+  float squares = 0;
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    float values[kSize];
+    to_float(x[i], values);
+    if (here[i] && args.residual != nullptr) {
+      float more[kSize];
+      to_float(residual[i], more);
+      for (int j = 0; j < kSize; ++j) values[j] += more[j];
+      x[i] = from_float<T, kSize>(values);
+      to_float(x[i], values);
+      if (args.sum != nullptr)
+        store<T, kSize>(static_cast<T*>(args.sum) + begin + int64_t{member + i * kGroup} * kSize, x[i]);
+    }
+    for (int j = 0; j < kSize; ++j) squares += values[j] * values[j];
+  }
+  squares = group_sum<kGroup, Cut::kThreads>(squares, room);
+  const float rstd = rsqrtf(squares / static_cast<float>(args.dim) + args.eps);
+  if (member == 0 && row < args.rows) args.rstd[row] = rstd;
+  if (args.y == nullptr && args.amax == nullptr) return;
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    if (!here[i]) continue;
+    const int64_t column = int64_t{member + i * kGroup} * kSize;
+    float values[kSize], weight[kSize];
+    load_floats<kSize>(args.weight, args.weight_type, column, weight);
+    to_float(x[i], values);
+    for (int j = 0; j < kSize; ++j) values[j] = normalised(values[j], rstd, weight[j]);
+    const auto y = from_float<T, kSize>(values);
+    if (args.y != nullptr) store<T, kSize>(static_cast<T*>(args.y) + begin + column, y);
+    if (args.amax != nullptr) magnitude.add(y);
+  }
+  raise_to_block<Cut::kThreads>(args.amax, magnitude);
 }
 
 // Any dim, any alignment. The sum is computed twice, because `sum` may be null.
@@ -130,12 +123,11 @@ void rms_norm_forward(const RmsNormForwardArgs& args, CUstream_st* stream) {
     for (const void* pointer :
          {args.x, args.residual, static_cast<const void*>(args.sum), static_cast<const void*>(args.y)})
       vector = vector && vector_aligned(pointer, args.dim, sizeof(T));
-    const bool done = vector && rms::with_group<T>(args.dim, [&](auto group) {
-                        constexpr int kGroup = decltype(group)::kValue, kThreads = rms::block_threads(kGroup);
-                        const int64_t tasks = ceil_div(args.rows, kThreads / kGroup);
-                        launch(forward_kernel<T, kGroup>, resident_blocks(tasks, forward_blocks(kThreads)), kThreads, 0,
-                               stream, args);
-                      });
+    const bool done =
+        vector && rms::with_cut<Cut<16, 1, 256>, Cut<32, 2, 256>, Cut<32, 4, 128>, Cut<64, 4, 64>, Cut<128, 4, 128>,
+                                Cut<256, 4, 256>, Cut<512, 4, 512>>(args.dim / kVectorSize<T>, [&](auto cut) {
+          launch(forward_kernel<T, decltype(cut)>, ceil_div(args.rows, cut.kRows), cut.kThreads, 0, stream, args);
+        });
     if (!done)
       launch(plain_forward_kernel<T>, resident_blocks(args.rows, rms::kPlainBlocks), rms::kPlainThreads, 0, stream,
              args);
@@ -149,8 +141,8 @@ void rms_norm_apply(const RmsNormApplyArgs& args, CUstream_st* stream) {
     const bool vector = args.dim % kSize == 0 && vector_aligned(args.x, args.dim, sizeof(T)) &&
                         vector_aligned(args.y, args.dim, sizeof(T)) && vector_aligned(args.weight, 0, 1);
     const int64_t words = args.rows * (vector ? args.dim / kSize : args.dim);
-    const int64_t blocks = resident_blocks(ceil_div(words, kApplyThreads), kApplyBlocks);
-    launch(vector ? apply_kernel<T, kSize> : apply_kernel<T, 1>, blocks, kApplyThreads, 0, stream, args);
+    launch(vector ? apply_kernel<T, kSize> : apply_kernel<T, 1>, ceil_div(words, kApplyThreads), kApplyThreads, 0,
+           stream, args);
   });
 }
 

@@ -130,8 +130,7 @@ void rope(const RopeArgs& args, CUstream_st* stream) {
     using T = decltype(element);
     const bool vector = args.head_dim % kVectorSize<T> == 0 && vector_aligned(args.q, args.q_row_stride, sizeof(T)) &&
                         vector_aligned(args.k, args.k_row_stride, sizeof(T)) && vector_aligned(args.table, 0, 1);
-    launch(vector ? rope_kernel<T> : plain_rope_kernel<T>, resident_blocks(args.tokens, kBlocks), kThreads, 0, stream,
-           args);
+    launch(vector ? rope_kernel<T> : plain_rope_kernel<T>, args.tokens, kThreads, 0, stream, args);
   });
 }
 

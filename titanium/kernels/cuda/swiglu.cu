@@ -73,8 +73,8 @@ void swiglu_forward(const SwigluForwardArgs& args, CUstream_st* stream) {
                         vector_aligned(args.up, args.up_stride, sizeof(T)) &&
                         (args.product == nullptr || vector_aligned(args.product, args.product_stride, sizeof(T)));
     const int64_t words = args.rows * (vector ? args.dim / kSize : args.dim);
-    const int64_t blocks = resident_blocks(ceil_div(words, kThreads), kForwardBlocks);
-    launch(vector ? forward_kernel<T, kSize> : forward_kernel<T, 1>, blocks, kThreads, 0, stream, args);
+    launch(vector ? forward_kernel<T, kSize> : forward_kernel<T, 1>, ceil_div(words, kThreads), kThreads, 0, stream,
+           args);
   });
 }
 
@@ -89,8 +89,10 @@ void swiglu_backward(const SwigluBackwardArgs& args, CUstream_st* stream) {
                         vector_aligned(args.dup, args.dup_stride, sizeof(T)) &&
                         (args.product == nullptr || vector_aligned(args.product, args.product_stride, sizeof(T)));
     const int64_t words = args.rows * (vector ? args.dim / kSize : args.dim);
-    const int64_t blocks = resident_blocks(ceil_div(words, kThreads), kBackwardBlocks);
-    launch(vector ? backward_kernel<T, kSize> : backward_kernel<T, 1>, blocks, kThreads, 0, stream, args);
+    const bool with_amax = args.dgate_amax != nullptr || args.dup_amax != nullptr;  // two for a block: few blocks
+    const int64_t tasks = ceil_div(words, kThreads);
+    launch(vector ? backward_kernel<T, kSize> : backward_kernel<T, 1>,
+           with_amax ? resident_blocks(tasks, kBackwardBlocks) : tasks, kThreads, 0, stream, args);
   });
 }
 
