@@ -77,7 +77,7 @@ void run_layout(const Layout& layout, comm::Environment environment, const std::
   for (int64_t i = 0; i < config.training.steps; ++i) {
     const train::StepReport step = train::train_step(run).value();
     const train::LossOfAllRanks loss = train::loss_of_all_ranks(run, step);
-    report["loss"].push_back(loss.mean);
+    report["loss"].push_back(loss.mean.item<double>());
     report["grad_norm"].push_back(step.grad_norm.item<double>());
     report["valid_tokens"].push_back(step.all_valid_tokens);
   }

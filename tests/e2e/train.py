@@ -125,6 +125,12 @@ class Train(unittest.TestCase):
         self.assertRegex(output[-1], r"WARNING - Stopped by a signal after step \d+\n$")
         self.assertGreaterEqual(len(self.metrics()), 2)
 
+    def test_a_loss_that_is_not_finite_ends_the_run_and_its_step_is_not_saved(self):
+        self.refused("the loss or the gradient norm is not finite at step 2 (", "--optimizer.lr=1e38",
+                     "--checkpoint.enable", "--checkpoint.interval=1", code=1)
+        self.assertEqual([record["step"] for record in self.metrics()], [1, 2])
+        self.assertEqual([folder.name for folder in (self.folder / "run" / "checkpoint").iterdir()], ["step-1"])
+
     def test_weights_of_a_hugging_face_folder_start_the_run(self):
         model = self.folder / "model"
         llama_folders.make(model, "tied")

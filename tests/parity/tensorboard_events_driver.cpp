@@ -37,7 +37,9 @@ int main(int argc, char** argv) {
                    .max_loss = 2.0 / static_cast<double>(step),
                    .grad_norm = 0.5,
                    .lr = 1e-4,
-                   .tokens_seen = 8000 * step});
+                   .tokens_seen = 8000 * step,
+                   .finished = now},
+                  metrics.end_interval());
     }
     if (step % 500 == 0) {
       metrics.begin_validation();

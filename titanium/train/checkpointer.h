@@ -20,9 +20,10 @@ class Checkpointer {
     bool asked = false;     // somebody wants one now
     bool stopping = false;  // the run ends early: everything is saved, so that it can go on
   };
-  // Saves if the step that has just been finished, or a reason, asks for it. The last checkpoint is written before this
-  // returns, and an Error thrown if that fails. Others may be written in the background; when one fails, that is logged
-  // and the run goes on.
+  // Whether the step that has just been finished, or a reason, asks for one.
+  bool is_due(const Reasons& reasons) const;
+  // Saves if one is due. The last checkpoint is written before this returns, and an Error thrown if that fails. Others
+  // may be written in the background; when one fails, that is logged and the run goes on.
   void after_step(const Reasons& reasons);
   // Before the optimizer changes what may still be copied.
   void hold_updates();
@@ -33,7 +34,6 @@ class Checkpointer {
   void save_seed();
 
  private:
-  bool is_due(const Reasons& reasons) const;
   void save_in_turn();
   void save_last();
   std::optional<Dtype> export_dtype() const;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 #include "titanium/base/log.h"
 
@@ -53,22 +54,27 @@ void Metrics::begin_interval() {
 }
 
 void Metrics::count_data_loading(double seconds) {
-  interval_.loading_seconds += seconds;
-  ++interval_.fetches;
+  interval_.counts.loading_seconds += seconds;
+  ++interval_.counts.fetches;
 }
 
-double Metrics::tokens_per_second(double seconds) const {
-  return static_cast<double>(interval_.tokens) / (seconds * static_cast<double>(options_.non_data_parallel_size));
+IntervalCounts Metrics::end_interval() {
+  interval_.counts.memory = sources_.memory_peak();
+  sources_.reset_memory_peak();
+  return std::exchange(interval_.counts, {});
 }
 
-void Metrics::log(const StepResults& results) {
-  const double now = sources_.clock();
-  const double seconds = now - interval_.begin;
-  const double tps = tokens_per_second(seconds);
+double Metrics::tokens_per_second(int64_t tokens, double seconds) const {
+  return static_cast<double>(tokens) / (seconds * static_cast<double>(options_.non_data_parallel_size));
+}
+
+void Metrics::log(const StepResults& results, const IntervalCounts& counts) {
+  const double seconds = results.finished - interval_.begin;
+  const double tps = tokens_per_second(counts.tokens, seconds);
   const double flops = options_.flops_per_token * tps;
   const double tflops = flops / 1e12;
   const auto mfu = options_.peak_flops ? std::optional(100 * flops / *options_.peak_flops) : std::nullopt;
-  const MemoryPeak memory = sources_.memory_peak();
+  const MemoryPeak& memory = counts.memory;
   log_info("{}", step_line({.step = results.step,
                             .loss = results.loss,
                             .grad_norm = results.grad_norm,
@@ -79,7 +85,7 @@ void Metrics::log(const StepResults& results) {
                             .mfu = mfu},
                            colors_));
   if (events_) {
-    const double fetches = std::max<double>(1, static_cast<double>(interval_.fetches));
+    const double fetches = std::max<double>(1, static_cast<double>(counts.fetches));
     std::vector<Scalar> scalars = {
         {"loss_metrics/global_avg_loss", results.loss},
         {"loss_metrics/global_max_loss", results.max_loss},
@@ -87,8 +93,8 @@ void Metrics::log(const StepResults& results) {
         {"throughput(tps)", tps},
         {"tflops", tflops},
         {"time_metrics/end_to_end(s)", seconds / static_cast<double>(options_.log_freq)},
-        {"time_metrics/data_loading(s)", interval_.loading_seconds / fetches},
-        {"time_metrics/data_loading(%)", 100 * interval_.loading_seconds / seconds},
+        {"time_metrics/data_loading(s)", counts.loading_seconds / fetches},
+        {"time_metrics/data_loading(%)", 100 * counts.loading_seconds / seconds},
         {"memory/max_active(GiB)", memory.max_active_gib},
         {"memory/max_active(%)", memory.max_active_percent},
         {"memory/max_reserved(GiB)", memory.max_reserved_gib},
@@ -103,9 +109,9 @@ void Metrics::log(const StepResults& results) {
   }
   if (jsonl_) {
     jsonl_->write({results.step, results.loss, results.max_loss, results.grad_norm, results.lr, tps, tflops, mfu,
-                   memory.max_reserved_gib, results.tokens_seen, now - started_});
+                   memory.max_reserved_gib, results.tokens_seen, results.finished - started_});
   }
-  begin_interval();
+  interval_.begin = results.finished;
 }
 
 void Metrics::begin_validation() {
@@ -114,7 +120,7 @@ void Metrics::begin_validation() {
 }
 
 void Metrics::log_validation(int64_t step, double loss) {
-  const double tps = tokens_per_second(sources_.clock() - interval_.begin);
+  const double tps = tokens_per_second(interval_.counts.tokens, sources_.clock() - interval_.begin);
   const MemoryPeak memory = sources_.memory_peak();
   log_info("{}", validation_line({.step = step,
                                   .loss = loss,

@@ -1,4 +1,4 @@
-// What a run reports: it counts between log steps, and at a log step computes, logs and writes.
+// What a run reports: it counts between log steps, and for a log step computes, logs and writes.
 #pragma once
 
 #include <filesystem>
@@ -29,7 +29,7 @@ struct MetricsOptions {
   int64_t non_data_parallel_size = 1;               // ranks that share one rank's tokens: cp * tp * pp
 };
 
-// What the trainer knows at a log step, from all ranks.
+// What the trainer knows of a log step, from all ranks.
 struct StepResults {
   int64_t step = 0;
   double loss = 0;       // mean over the valid tokens of all ranks
@@ -37,6 +37,15 @@ struct StepResults {
   double grad_norm = 0;  // before clipping
   double lr = 0;
   int64_t tokens_seen = 0;
+  double finished = 0;  // when the device was done with it, on the clock of the sources
+};
+
+// What happened from one log step to the next.
+struct IntervalCounts {
+  int64_t tokens = 0;          // that this rank trained on
+  double loading_seconds = 0;  // that it waited for batches
+  int64_t fetches = 0;
+  MemoryPeak memory;
 };
 
 // Where time and memory come from; tests bring their own.
@@ -58,12 +67,17 @@ class Metrics {
 
   bool should_log(int64_t step) const { return step == 1 || step % options_.log_freq == 0; }
 
-  // Between logs: the tokens that this rank trained on, and how long it waited for a batch.
-  void count_tokens(int64_t tokens) { interval_.tokens += tokens; }
+  // After each step: the tokens that this rank trained on, and how long it waited for a batch.
+  void count_tokens(int64_t tokens) { interval_.counts.tokens += tokens; }
   void count_data_loading(double seconds);
 
-  // Computes the rates since the last log, logs the step line, writes the files and begins the next interval.
-  void log(const StepResults& results);
+  // After a log step: what was counted up to it, that step included. What is counted from now on belongs to the next
+  // log step, also if this one is logged later.
+  IntervalCounts end_interval();
+  // Computes the rates from the last logged step until this one was finished, logs the line and writes the files.
+  void log(const StepResults& results, const IntervalCounts& counts);
+
+  double now() const { return sources_.clock(); }
 
   // Validation has an interval of its own, and takes no time from the training's.
   void begin_validation();
@@ -72,11 +86,9 @@ class Metrics {
  private:
   struct Interval {
     double begin = 0;
-    int64_t tokens = 0;
-    double loading_seconds = 0;
-    int64_t fetches = 0;
+    IntervalCounts counts;
   };
-  double tokens_per_second(double seconds) const;
+  double tokens_per_second(int64_t tokens, double seconds) const;
   void begin_interval();
 
   MetricsOptions options_;

@@ -133,7 +133,7 @@ LossOfAllRanks loss_of_all_ranks(const TrainState& run, const StepReport& report
     run.mesh->reduce(axis, mean, comm::Reduce::kSum);
     run.mesh->reduce(axis, max, comm::Reduce::kMax);
   }
-  return {mean.item<double>(), max.item<double>()};
+  return {mean, max};
 }
 
 }  // namespace titanium::train

@@ -32,10 +32,10 @@ struct StepReport {
 std::optional<StepReport> train_step(TrainState& run, const Requests& requests = {},
                                      const std::function<void()>& before_update = {});
 
-// Over the valid tokens of all ranks. All ranks ask together; this waits for the device.
+// Over the valid tokens of all ranks, fp64 scalars on the device; only queued, as the step is. All ranks ask together.
 struct LossOfAllRanks {
-  double mean = 0;
-  double max = 0;  // mean of the rank with the largest
+  Tensor mean;
+  Tensor max;  // mean of the rank with the largest
 };
 LossOfAllRanks loss_of_all_ranks(const TrainState& run, const StepReport& report);
 

@@ -12,7 +12,7 @@
 #include "titanium/train/metrics.h"
 #include "titanium/train/peak_flops.h"
 #include "titanium/train/start_world.h"
-#include "titanium/train/train_step.h"
+#include "titanium/train/step_logger.h"
 #include "titanium/train/validate.h"
 
 namespace titanium::train {
@@ -51,23 +51,6 @@ MetricsOptions metrics_options(const TrainState& run, const MemoryMonitor& monit
   return options;
 }
 
-// The only place that waits for the device.
-void report_step(const TrainState& run, const StepReport& report, Metrics& metrics) {
-  const auto [loss, max_loss] = loss_of_all_ranks(run, report);
-  const double grad_norm = report.grad_norm.item<double>();
-  metrics.log({.step = run.step,
-               .loss = loss,
-               .max_loss = max_loss,
-               .grad_norm = grad_norm,
-               .lr = report.lr,
-               .tokens_seen = run.tokens_seen});
-  TI_CHECK(std::isfinite(loss) && std::isfinite(grad_norm),
-           "the loss or the gradient norm is not finite at step {} (loss {}, grad_norm {}). Updates with such "
-           "gradients were "
-           "skipped. Lower optimizer.lr, lengthen lr_scheduler.warmup_steps or check the data.",
-           run.step, loss, grad_norm);
-}
-
 void report_validation(TrainState& run, data::Loader& loader, Metrics& metrics) {
   metrics.begin_validation();
   const ValidationReport report = validate(run, loader);
@@ -95,29 +78,33 @@ void train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer& checkpoin
                         : nullptr;
   const int64_t first_step = run.step + 1;
   log_info("Training starts at step {}", first_step);
-  metrics.start();
+  StepLogger logger(run, metrics);
   while (run.step < run.config.training.steps) {
     const Requests requests{.stop = callbacks.stop_requested, .save = take(callbacks.save_requested)};
     const std::optional<StepReport> report = train_step(run, requests, [&] { checkpointer.hold_updates(); });
     if (!report) {
+      logger.flush();
       checkpointer.after_step({.stopping = true});
       break;
     }
     if (run.step == first_step) lower_timeout(run);
-    metrics.count_tokens(report->tokens);
-    metrics.count_data_loading(report->data_loading_seconds);
-    if (metrics.should_log(run.step)) report_step(run, *report, metrics);
+    logger.add(*report);
+    if (run.step == first_step) logger.flush();  // soon seen to work
     if (validation.enable && (run.step == 1 || run.step % validation.freq == 0)) {
+      logger.flush();
       report_validation(run, *validation_loader, metrics);
     }
     const bool alone = run.world->size() == 1;
     const bool stopping = report->requests.stop || (alone && callbacks.stop_requested);
-    checkpointer.after_step({.asked = report->requests.save, .stopping = stopping});
+    const Checkpointer::Reasons reasons{.asked = report->requests.save, .stopping = stopping};
+    if (stopping || checkpointer.is_due(reasons)) logger.flush();  // what is not finite is not saved
+    checkpointer.after_step(reasons);
     if (stopping) {
       log_warning("Stopped by a signal after step {}", run.step);
       return;
     }
   }
+  logger.flush();
   log_info("Training completed");
 }
 

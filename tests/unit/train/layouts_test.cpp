@@ -44,8 +44,8 @@ void train_rank(const JobConfig& config, const models::llama3::Args& args, comm:
     const StepReport report = train_step(run).value();
     const LossOfAllRanks loss = loss_of_all_ranks(run, report);
     if (!reports) continue;
-    outcome.losses.push_back(loss.mean);
-    outcome.max_losses.push_back(loss.max);
+    outcome.losses.push_back(loss.mean.item<double>());
+    outcome.max_losses.push_back(loss.max.item<double>());
     outcome.norms.push_back(report.grad_norm.item<double>());
     outcome.valid_tokens.push_back(report.all_valid_tokens);
   }

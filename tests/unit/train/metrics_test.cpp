@@ -2,8 +2,7 @@
 
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
+#include "tests/support/json_lines.h"
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
@@ -14,7 +13,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using test::json_lines;
 using test::test_folder;
+
+StepResults results_of(int64_t step, double finished) {
+  return {.step = step,
+          .loss = 2.5,
+          .max_loss = 3.5,
+          .grad_norm = 0.5,
+          .lr = 1e-4,
+          .tokens_seen = 1000 * step,
+          .finished = finished};
+}
 
 // A run whose clock and memory the test sets.
 struct TimedRun {
@@ -34,26 +44,18 @@ struct TimedRun {
     return line.substr(0, line.find('\n'));
   }
 
+  // A step that is logged as soon as it is done.
+  void log(int64_t step) { metrics.log(results_of(step, now), metrics.end_interval()); }
+
   double now = 100;
   MemoryPeak memory{.max_active_gib = 1, .max_active_percent = 10, .max_reserved_gib = 2, .max_reserved_percent = 20};
   int memory_resets = 0;
   Metrics metrics;
 };
 
-std::vector<nlohmann::json> json_lines(const fs::path& path) {
-  std::vector<nlohmann::json> lines;
-  std::istringstream text(read_file(path, "metrics"));
-  for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
-  return lines;
-}
-
 MetricsOptions options_in(const fs::path& folder) {
   return {
       .color = false, .dump_folder = folder, .flops_per_token = 6e9, .peak_flops = 100e12, .non_data_parallel_size = 4};
-}
-
-StepResults results_of(int64_t step) {
-  return {.step = step, .loss = 2.5, .max_loss = 3.5, .grad_norm = 0.5, .lr = 1e-4, .tokens_seen = 1000 * step};
 }
 
 TEST(Metrics, RatesAreTokensPerSecondOfOneDevice) {
@@ -64,7 +66,7 @@ TEST(Metrics, RatesAreTokensPerSecondOfOneDevice) {
   run.metrics.count_tokens(40'000);
   run.now = 152;
   // 80,000 tokens in 2 s, shared by 4 ranks: 10,000 tps; 6e9 * 1e4 = 60 TFLOPS of 100.
-  EXPECT_EQ(run.logged([&] { run.metrics.log(results_of(1)); }),
+  EXPECT_EQ(run.logged([&] { run.log(1); }),
             "step:  1  loss:  2.50000  grad_norm:  0.5000  memory:  2.00GiB(20.00%)  tps: 10,000  tflops: 60.00  mfu: "
             "60.00%");
 }
@@ -74,16 +76,52 @@ TEST(Metrics, EachLogBeginsANewInterval) {
   TimedRun run(options_in(folder));
   run.metrics.count_tokens(8'000);
   run.now += 1;
-  run.metrics.log(results_of(1));
+  run.log(1);
   EXPECT_EQ(run.memory_resets, 2);  // at the start and at the log
   run.metrics.count_tokens(4'000);
   run.now += 1;
-  run.metrics.log(results_of(10));
+  run.log(10);
   const auto lines = json_lines(folder / "metrics.jsonl");
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_EQ(lines[0]["tps"], 2'000);
   EXPECT_EQ(lines[1]["tps"], 1'000);
   EXPECT_EQ(lines[1]["time_s"], 2);
+}
+
+TEST(Metrics, AStepThatIsLoggedLateHasNothingOfTheNextOnes) {
+  const fs::path folder = test_folder();
+  TimedRun run(options_in(folder));
+  run.metrics.count_tokens(8'000);
+  const double finished = run.now + 1;
+  const IntervalCounts counts = run.metrics.end_interval();
+  run.memory.max_reserved_gib = 3;  // of the next step, as are the tokens and the time until the line is logged
+  run.metrics.count_tokens(4'000);
+  run.now += 1.5;
+  run.metrics.log(results_of(10, finished), counts);
+  run.now = finished + 2;
+  run.log(20);
+  const auto lines = json_lines(folder / "metrics.jsonl");
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0]["tps"], 2'000);
+  EXPECT_EQ(lines[0]["memory_gib"], 2);
+  EXPECT_EQ(lines[0]["time_s"], 1);
+  EXPECT_EQ(lines[1]["tps"], 500);
+  EXPECT_EQ(lines[1]["memory_gib"], 3);
+  EXPECT_EQ(lines[1]["time_s"], 3);
+}
+
+TEST(Metrics, WaitsForDataBelongToTheStepsThatWaited) {
+  TimedRun run(options_in(test_folder()));
+  run.metrics.count_data_loading(0.25);
+  run.metrics.count_data_loading(0.5);
+  const IntervalCounts first = run.metrics.end_interval();
+  run.metrics.count_data_loading(2);
+  run.metrics.log(results_of(10, run.now + 1), first);
+  const IntervalCounts second = run.metrics.end_interval();
+  EXPECT_EQ(first.loading_seconds, 0.75);
+  EXPECT_EQ(first.fetches, 2);
+  EXPECT_EQ(second.loading_seconds, 2);
+  EXPECT_EQ(second.fetches, 1);
 }
 
 TEST(Metrics, LogsTheFirstStepAndMultiplesOfTheFrequency) {
@@ -107,7 +145,7 @@ TEST(Metrics, ValidationTakesNoTimeFromTraining) {
             "validate step:  5  loss:  4.2500  memory:  2.00GiB(20.00%)  tps: 2,000");
   run.metrics.count_tokens(4'000);
   run.now += 1;
-  run.metrics.log(results_of(10));
+  run.log(10);
   EXPECT_EQ(json_lines(folder / "metrics.jsonl").at(0)["tps"], 1'000);  // 8,000 in 2 s, over 4 ranks
 }
 
@@ -117,7 +155,7 @@ TEST(Metrics, CpuClaimsNoMfu) {
   options.peak_flops.reset();
   TimedRun run(options);
   run.now += 1;
-  EXPECT_TRUE(run.logged([&] { run.metrics.log(results_of(1)); }).ends_with("mfu: N/A"));
+  EXPECT_TRUE(run.logged([&] { run.log(1); }).ends_with("mfu: N/A"));
   EXPECT_TRUE(json_lines(folder / "metrics.jsonl").at(0)["mfu"].is_null());
 }
 
@@ -128,7 +166,7 @@ TEST(Metrics, OtherRanksWriteNoFiles) {
   options.enable_tensorboard = true;
   TimedRun run(options);
   run.now += 1;
-  run.metrics.log(results_of(1));
+  run.log(1);
   EXPECT_TRUE(fs::is_empty(folder));
 }
 
