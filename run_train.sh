@@ -21,7 +21,6 @@ source tools/train_command.sh
 titanium_setup program titanium
 
 export LOG_RANK=${LOG_RANK:-0}
-export PYTORCH_ALLOC_CONF=${PYTORCH_ALLOC_CONF:-expandable_segments:True}
 if has_gpu_driver; then default_config=debug_model; else default_config=debug_model_cpu; fi
 train_command "$TITANIUM_BUILD/titanium" --job.config_file "${CONFIG_FILE:-configs/llama3/$default_config.toml}" "$@"
 exec "${command[@]}"

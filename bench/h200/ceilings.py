@@ -65,6 +65,26 @@ def float8_linears_of_a_step():
     return run, sum(6 * ROWS * o * i * count for (o, i), count in sizes.items())
 
 
+def gain_of_fusing(*widths):
+    """How much faster one product for layers that read the same input is than one for each: forward and both gradients."""
+    x, dx = normal(ROWS, DIM), normal(ROWS, DIM)
+
+    def products(widths):
+        matrices = [(normal(o, DIM), normal(ROWS, o), torch.empty(o, DIM, device="cuda", dtype=torch.bfloat16)) for o in widths]
+
+        def run():
+            for w, g, dw in matrices:
+                torch.mm(x, w.t())
+                torch.addmm(dx, g, w, beta=1, out=dx)
+                torch.addmm(dw, g.t(), x, beta=1, out=dw)
+
+        return run
+
+    each, fused = products(widths), products([sum(widths)])
+    rounds = [(seconds(each), seconds(fused)) for _ in range(3)]
+    return sum(r[0] for r in rounds) / sum(r[1] for r in rounds)
+
+
 def attention(tokens, batch):
     q, k, v = (normal(batch, tokens, heads, HEAD_DIM).transpose(1, 2) for heads in (HEADS, KV_HEADS, KV_HEADS))
     ops = torch.ops.aten
@@ -83,6 +103,7 @@ def measure():
     found = {"linear": operations / seconds(run, 1.5)}
     run, operations = float8_linears_of_a_step()
     found["float8"] = operations / seconds(run, 1.5)
+    found["fused"] = {"q, k and v": gain_of_fusing(DIM, KV, KV), "w1 and w3": gain_of_fusing(HIDDEN, HIDDEN)}
     found["attention"] = {tokens: attention(tokens, batch) for tokens, batch in ((1024, 16), (2048, 8), (4096, 4), (8192, 2), (32768, 1), (65536, 1))}
     source = torch.empty(1 << 30, device="cuda", dtype=torch.uint8).random_()
     target = torch.empty_like(source)

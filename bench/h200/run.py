@@ -34,7 +34,7 @@ class Setting:
     peer: str
     mark: int = 0  # tokens per second
     most_gib: float = 140.0
-    steps: int = 26
+    steps: int = 24
     accumulation: int = 1
     bf16_states: bool = True
     float8: bool = False
@@ -51,7 +51,8 @@ class Setting:
 
 SETTINGS = [
     Setting("8B, 8192, batch 2, nothing recomputed", "8B", 8192, 2, NONE, "11,122 (llmq), 10,858 (torchtitan, 121 GiB)", 11300, tuned=True),
-    Setting("8B, 8192, batch 2, memory_budget 0.72", "8B", 8192, 2, budget(0.72), "9,914 (torchtitan)", 10500, 80.5, steps=22),
+    Setting("8B, 8192, batch 3, nothing recomputed", "8B", 8192, 3, NONE, "11,122 (llmq), 10,858 (torchtitan, 121 GiB)", 11300, tuned=True),
+    Setting("8B, 8192, batch 2, memory_budget 0.72", "8B", 8192, 2, budget(0.72), "9,914 (torchtitan)", 10500, 80.5),
     Setting("8B, 8192, batch 1, selective op", "8B", 8192, 1, BY_OPERATOR, "9,660 (torchtitan)", 10000, 64.0, tuned=True),
     Setting("8B, float8 tensorwise, batch 2, nothing recomputed", "8B", 8192, 2, f"{NONE} {FLOAT8}", "14,526 (torchtitan)", 15800, 102.0,
             float8=True, tuned=True),
@@ -59,9 +60,9 @@ SETTINGS = [
             80.5, float8=True),
     Setting("8B, float8 rowwise, batch 2, memory_budget 0.62", "8B", 8192, 2, f"{budget(0.62)} {ROWWISE}", "11,573 (torchtitan)", 14000, 80.8,
             float8=True),
-    Setting("8B, 32768, memory_budget 0.7", "8B", 32768, 1, budget(0.7), "6,078 (torchtitan, full)", 6900, steps=6),
-    Setting("8B, 65536, memory_budget 0.4", "8B", 65536, 1, budget(0.4), "4,291 (torchtitan, full)", 4650, steps=3),
-    Setting("8B, 1024, batch 16, 8 accumulation steps", "8B", 1024, 16, NONE, "13,165 (llmq)", 13600, steps=4, accumulation=8, tuned=True),
+    Setting("8B, 32768, memory_budget 0.7", "8B", 32768, 1, budget(0.7), "6,078 (torchtitan, full)", 6900, steps=21),
+    Setting("8B, 65536, memory_budget 0.4", "8B", 65536, 1, budget(0.4), "4,291 (torchtitan, full)", 4650, steps=21),
+    Setting("8B, 1024, batch 16, 8 accumulation steps", "8B", 1024, 16, NONE, "13,165 (llmq)", 13600, steps=21, accumulation=8, tuned=True),
     Setting("3B, fp32 states, 8192, batch 2", "3B", 8192, 2, NONE, "21,500 (torchtitan)", 23300, 95.9, bf16_states=False, tuned=True),
     Setting("1B, fp32 states, 4096, batch 4", "1B", 4096, 4, NONE, "56,100 (torchtitan)", 62500, bf16_states=False),
     Setting("8B, 131072, full", "8B", 131072, 1, "--activation_checkpoint.mode full", "out of memory (torchtitan)", 1, steps=2),
@@ -83,7 +84,7 @@ def tune(setting, folder):
 
 
 def measure(setting, folder):
-    """Tokens per second (median of all but the first steps), peak GiB, and seconds from the start to the first finished step."""
+    """Tokens per second (median of the last 20 steps), peak GiB, and seconds from the start to the first finished step."""
     begin, first = time.time(), None
     running = program("train", *setting.arguments(), "--training.steps", str(setting.steps), "--metrics.log_freq", "1", folder=folder)
     lines = folder / "metrics.jsonl"
@@ -94,14 +95,15 @@ def measure(setting, folder):
     if running.returncode:
         return {"error": (folder / "log").read_text().strip().splitlines()[-1][:200]}
     steps = [json.loads(line) for line in lines.read_text().splitlines()]
-    late = steps[min(5, len(steps) // 3):]
+    late = steps[-min(20, len(steps) - 1):]
     return {"tps": statistics.median(step["tps"] for step in late), "mfu": statistics.median(step["mfu"] for step in late),
-            "memory_gib": max(step["memory_gib"] for step in steps), "first_step_s": first, "steps": len(late)}
+            "memory_gib": max(step["memory_gib"] for step in steps),
+            "active_gib": max(step["memory_active_gib"] for step in steps), "first_step_s": first, "steps": len(late)}
 
 
 def row(setting, found, ceilings):
     if "error" in found:
-        return f"| {setting.name} | {found['error']} | | | | | {setting.peer} | missed |"
+        return f"| {setting.name} | {found['error']} | | | | | | {setting.peer} | missed |"
     ratio = ""
     if setting.flavor:
         tokens = setting.batch * setting.accumulation * setting.tokens
@@ -110,7 +112,7 @@ def row(setting, found, ceilings):
     reached = found["tps"] >= setting.mark and found["memory_gib"] <= setting.most_gib
     limit = f" at {setting.most_gib} GiB" if setting.most_gib < 140 else ""
     wanted = f"{setting.mark:,}{limit}" if setting.mark > 1 else "runs"
-    return (f"| {setting.name} | {found['tps']:,.0f} | {found['mfu']:.1f} % | {found['memory_gib']:.1f} | {ratio} | {found['first_step_s']:.1f} | "
+    return (f"| {setting.name} | {found['tps']:,.0f} | {found['mfu']:.1f} % | {found['memory_gib']:.1f} | {100 * (1 - found['active_gib'] / found['memory_gib']):.1f} % | {ratio} | {found['first_step_s']:.1f} | "
             f"{setting.peer} | {wanted}: {'reached' if reached else 'missed'} |")
 
 
@@ -124,7 +126,8 @@ def environment():
 def describe(ceilings):
     rates = ", ".join(f"{tokens} tokens {a['forward'] / 1e12:.0f} / {a['backward'] / 1e12:.0f}" for tokens, a in ceilings["attention"].items())
     return (f"Ceilings of this run: linear layers {ceilings['linear'] / 1e12:.0f} TFLOP/s, in float8 with one scale {ceilings['float8'] / 1e12:.0f}; cuDNN attention forward / backward, TFLOP/s: {rates}; "
-            f"copy {ceilings['copy'] / 1e12:.2f} TB/s.")
+            f"copy {ceilings['copy'] / 1e12:.2f} TB/s. "
+            + "; ".join(f"{name} fused: {100 * (gain - 1):+.1f} % speed" for name, gain in ceilings["fused"].items()) + ".")
 
 
 def new_folder(parent, name):
@@ -147,8 +150,9 @@ def main():
         peer = json.loads(done.stdout) if done.returncode == 0 else None
         table.append(f"Eager PyTorch, 8B, 8192, batch 1: {peer['tps']:,.0f} tok/s, {peer['memory_gib']:.1f} GiB." if peer
                      else f"Eager PyTorch failed: {done.stderr.strip().splitlines()[-1][:200]}")
-    table += ["Medians of whole steps after the first ones, logging of every step included. First step: seconds from the start of the process.", "",
-              "| setting | tok/s | MFU | GiB | floor | first step | best peer | mark |", "|---|---|---|---|---|---|---|---|"]
+    table += ["Medians of the last 20 steps (fewer in runs of fewer steps), logging of every step included. GiB: reserved, at the peak; unused: the part "
+              "of it that was in no tensor. First step: seconds from the start of the process.", "",
+              "| setting | tok/s | MFU | GiB | unused | floor | first step | best peer | mark |", "|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(table), flush=True)
     for i, setting in enumerate(SETTINGS):
         if not re.search(options.rows, setting.name):

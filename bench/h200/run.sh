@@ -4,7 +4,7 @@
 # tokens per second, MFU, peak memory, and the ratio to the floor that follows from the ceilings. Takes build/titanium, or builds it
 # where torch is not in the system's Python.
 #
-#   bench/h200/run.sh [RESULT_FILE]         about 11 minutes on an H200
+#   bench/h200/run.sh [RESULT_FILE]         about 18 minutes on an H200
 #   ROWS='8B batch|1B' bench/h200/run.sh    only the settings that match
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

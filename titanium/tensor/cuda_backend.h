@@ -20,6 +20,10 @@ struct CudaDeviceProperties {
 };
 CudaDeviceProperties cuda_device_properties(int index);
 
+// Sets up libtorch's allocator before its first use: segments that grow, so that freed memory of other sizes can be
+// used again. PYTORCH_ALLOC_CONF in the environment has the last word.
+void choose_cuda_allocator();
+
 // The caching allocator's counters since the last reset, in bytes.
 struct CudaMemory {
   int64_t max_active = 0;

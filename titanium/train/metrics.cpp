@@ -109,7 +109,7 @@ void Metrics::log(const StepResults& results, const IntervalCounts& counts) {
   }
   if (jsonl_) {
     jsonl_->write({results.step, results.loss, results.max_loss, results.grad_norm, results.lr, tps, tflops, mfu,
-                   memory.max_reserved_gib, results.tokens_seen, results.finished - started_});
+                   memory.max_reserved_gib, memory.max_active_gib, results.tokens_seen, results.finished - started_});
   }
   interval_.begin = results.finished;
 }

@@ -41,10 +41,10 @@ MetricsJsonl::MetricsJsonl(const std::filesystem::path& path, int64_t resumed_st
 void MetricsJsonl::write(const JsonlRecord& record) {
   file_ << fmt::format(
                R"({{"step": {}, "loss": {}, "max_loss": {}, "grad_norm": {}, "lr": {}, "tps": {}, "tflops": {}, )"
-               R"("mfu": {}, "memory_gib": {}, "tokens": {}, "time_s": {}}})",
+               R"("mfu": {}, "memory_gib": {}, "memory_active_gib": {}, "tokens": {}, "time_s": {}}})",
                record.step, number(record.loss), number(record.max_loss), number(record.grad_norm), number(record.lr),
-               number(record.tps), number(record.tflops), number(record.mfu), number(record.memory_gib), record.tokens,
-               number(record.time_s))
+               number(record.tps), number(record.tflops), number(record.mfu), number(record.memory_gib),
+               number(record.memory_active_gib), record.tokens, number(record.time_s))
         << '\n'
         << std::flush;
   TI_CHECK(file_.good(), "{} cannot be written: {}. Check free space.", path_.string(), std::strerror(errno));

@@ -16,9 +16,10 @@ struct JsonlRecord {
   double tps = 0;
   double tflops = 0;
   std::optional<double> mfu = std::nullopt;  // percent
-  double memory_gib = 0;
-  int64_t tokens = 0;  // seen by all ranks since the first step
-  double time_s = 0;   // since this process began to train
+  double memory_gib = 0;                     // reserved by the allocator
+  double memory_active_gib = 0;              // of it, in tensors
+  int64_t tokens = 0;                        // seen by all ranks since the first step
+  double time_s = 0;                         // since this process began to train
 };
 
 class MetricsJsonl {

@@ -128,6 +128,7 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
   }
   const Device device = seed ? Device(at::kCPU) : pick_device(config, ranks);
   if (device.is_cpu()) keep_freed_memory();
+  if (device.is_cuda()) choose_cuda_allocator();
   MemoryMonitor monitor(device);
   log_info("{}", monitor.capacity_line());
   const std::shared_ptr<comm::World> world = start_world(config, ranks, device, callbacks.on_peer_failure);

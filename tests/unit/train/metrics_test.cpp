@@ -199,11 +199,13 @@ TEST(MetricsJsonl, HasAllKeysWithNineDigits) {
                .tflops = 2.5,
                .mfu = std::nullopt,
                .memory_gib = 0.125,
+               .memory_active_gib = 0.1,
                .tokens = 12'345'678'901,
                .time_s = 1.5});
   EXPECT_EQ(read_file(path, "metrics"),
             R"({"step": 7, "loss": 0.333333333, "max_loss": null, "grad_norm": 123456789, "lr": 0.0008, "tps": 10000, )"
-            R"("tflops": 2.5, "mfu": null, "memory_gib": 0.125, "tokens": 12345678901, "time_s": 1.5})"
+            R"("tflops": 2.5, "mfu": null, "memory_gib": 0.125, "memory_active_gib": 0.1, )"
+            R"("tokens": 12345678901, "time_s": 1.5})"
             "\n");
 }
 

@@ -1,9 +1,12 @@
 #include "titanium/tensor/cuda_backend.h"
 
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+
+#include <cstdlib>
 
 #include "titanium/base/error.h"
 
@@ -38,6 +41,13 @@ CudaDeviceProperties cuda_device_properties(int index) {
   return {.name = properties.name,
           .total_memory = static_cast<int64_t>(properties.totalGlobalMem),
           .compute_capability = 10 * properties.major + properties.minor};
+}
+
+void choose_cuda_allocator() {
+  for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+    if (std::getenv(name) != nullptr) return;
+  }
+  c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
 }
 
 CudaMemory cuda_memory(int index) {

@@ -13,6 +13,8 @@ CudaDeviceProperties cuda_device_properties(int index) {
   return {};
 }
 
+void choose_cuda_allocator() {}
+
 CudaMemory cuda_memory(int) { return {}; }
 
 void reset_peak_cuda_memory(int) {}
