@@ -186,7 +186,8 @@ void bench_adamw(Bench& bench, const std::string& name, ElementType parameter, E
     for (const int64_t size : sizes) {
       tensors.push_back({bench.random(size, parameter), bench.random(size, gradient, 1e-3),
                          bench.room(size * element_size(state)), bench.room(size * element_size(state)), size,
-                         parameter, gradient, state, first, 0});
+                         parameter, gradient, state, 0});
+      tensors.back().random_first = first;
       first += size;
     }
     AdamWArgs args{};
@@ -201,7 +202,6 @@ void bench_adamw(Bench& bench, const std::string& name, ElementType parameter, E
     args.decoupled = true;
     args.step = 10;
     args.stochastic_rounding = stochastic;
-    args.random_key = 1;
     return [args] { adamw(args, nullptr); };
   });
 }

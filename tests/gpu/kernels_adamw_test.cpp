@@ -16,6 +16,8 @@ class KernelAdamW : public test::KernelTest {
     Tensor parameter, gradient, exp_avg, exp_avg_sq;
     int64_t random_first = 0;
     Tensor step = {};  // undefined: that of the arguments
+    int64_t random_row = 0, random_gap = 0;
+    uint64_t random_key = 0;
   };
   Slot slot(int64_t size, Dtype parameter, Dtype gradient, Dtype state, int64_t shift = 0) const {
     Slot slot = {random({size}, parameter, shift), random({size}, gradient, shift), random({size}, state, shift),
@@ -44,8 +46,8 @@ class KernelAdamW : public test::KernelTest {
     for (const Slot& s : slots)
       entries.push_back({s.parameter.data_ptr(), s.gradient.data_ptr(), s.exp_avg.data_ptr(), s.exp_avg_sq.data_ptr(),
                          s.parameter.numel(), element_type(s.parameter), element_type(s.gradient),
-                         element_type(s.exp_avg), s.random_first, 0,
-                         s.step.defined() ? s.step.data_ptr<float>() : nullptr});
+                         element_type(s.exp_avg), 0, s.step.defined() ? s.step.data_ptr<float>() : nullptr,
+                         s.random_key, s.random_first, s.random_row, s.random_gap});
     const auto list = upload(entries);
     args.tensors = list.entries;
     args.count = list.count;
@@ -131,23 +133,27 @@ TEST_F(KernelAdamW, StochasticRoundingIsRightOnAverageAndDependsOnElementsOnly) 
   // All elements go from 1 to 0.999: between the bfloat16 numbers 0.99609375 and 1.
   constexpr int64_t kSize = 1 << 20;
   AdamWArgs args = arguments();
-  args.weight_decay = 0;
+  args.weight_decay = args.beta1 = args.beta2 = 0;
   args.learning_rate = 1e-3;
   args.step = 1;
   args.stochastic_rounding = true;
-  args.random_key = 77;
-  const auto fresh = [&](int64_t size, int64_t first, int64_t shift) {
+  const auto fresh = [&](int64_t size, int64_t first, int64_t shift, int64_t row = 0, int64_t gap = 0) {
     Slot s = slot(size, at::kBFloat16, at::kBFloat16, at::kFloat, shift);
     s.parameter.fill_(1);
     s.gradient.fill_(1);
     s.exp_avg.zero_();
     s.exp_avg_sq.zero_();
     s.random_first = first;
+    s.random_row = row;
+    s.random_gap = gap;
+    s.random_key = 77;
     return s;
   };
   const Slot whole = fresh(kSize, 0, 0), again = fresh(kSize, 0, 0), part = fresh(30001, 1003, 1),
              aligned = fresh(4096, 8192, 0);
-  update({whole, part, aligned}, args);
+  // Columns of a matrix with 64 of them: wide steps, and one by one. Both have several chunks, none of whole rows.
+  const Slot wide_columns = fresh(2001 * 24, 128 + 8, 0, 24, 40), odd_columns = fresh(2001 * 25, 128 + 3, 0, 25, 39);
+  update({whole, part, aligned, wide_columns, odd_columns}, args);
   update({again}, args);
   const Tensor values = wide(whole.parameter);
   EXPECT_TRUE(((values == 1).logical_or(values == 0.99609375)).all().item<bool>());
@@ -155,10 +161,15 @@ TEST_F(KernelAdamW, StochasticRoundingIsRightOnAverageAndDependsOnElementsOnly) 
   EXPECT_TRUE(at::equal(again.parameter, whole.parameter));
   EXPECT_TRUE(at::equal(part.parameter, whole.parameter.narrow(0, 1003, 30001)));
   EXPECT_TRUE(at::equal(aligned.parameter, whole.parameter.narrow(0, 8192, 4096)));
-  args.random_key = 78;
-  const Slot other = fresh(kSize, 0, 0);
-  update({other}, args);
+  const Tensor rows = whole.parameter.narrow(0, 128, 2001 * 64).view({2001, 64});
+  EXPECT_TRUE(at::equal(wide_columns.parameter.view({2001, 24}), rows.narrow(1, 8, 24)));
+  EXPECT_TRUE(at::equal(odd_columns.parameter.view({2001, 25}), rows.narrow(1, 3, 25)));
+  Slot other = fresh(kSize, 0, 0), later = fresh(kSize, 0, 0);
+  other.random_key = 79;
+  later.step = scalar(3);  // the third update with key 77 has the bits of the first with key 79
+  update({other, later}, args);
   EXPECT_FALSE(at::equal(other.parameter, whole.parameter));
+  EXPECT_TRUE(at::equal(later.parameter, other.parameter));
 }
 
 }  // namespace

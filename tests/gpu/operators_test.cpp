@@ -121,6 +121,13 @@ TEST_F(GpuOperators, CausalAttentionMatchesTheDefinition) {
 TEST_F(GpuOperators, GroupedAttentionMatchesTheDefinition) { check_attention(gpu_, 256, 8, 2, 128, false); }
 TEST_F(GpuOperators, AttentionInsideDocumentsMatchesTheDefinition) { check_attention(gpu_, 256, 8, 2, 64, true); }
 
+// Flash takes those above 128, and what is no multiple of 8 goes by definition.
+TEST_F(GpuOperators, AttentionWithUnusualHeadDimsMatchesTheDefinition) {
+  for (const int64_t head_dim : {192, 256, 100}) {
+    for (const bool with_documents : {false, true}) check_attention(gpu_, 256, 4, 2, head_dim, with_documents);
+  }
+}
+
 TEST_F(GpuOperators, AttentionInFloatMatchesTheCpu) {
   const Tensor q = random_tensor({2, 40, 8, 32}), k = random_tensor({2, 40, 2, 32}), v = random_tensor({2, 40, 2, 32});
   const Tensor on_gpu = attention(q.to(gpu_), k.to(gpu_), v.to(gpu_), nullptr);

@@ -1,5 +1,8 @@
 // Adam and the gradient norm on the GPU against the CPU.
+#include <ATen/ops/full_like.h>
+
 #include "tests/gpu/gpu_test.h"
+#include "titanium/ops/kernel_choice.h"
 #include "titanium/optim/adam.h"
 #include "titanium/optim/grad_norm.h"
 
@@ -94,6 +97,54 @@ TEST_F(GpuOptimizer, ANormThatIsNotFiniteChangesNothing) {
     if (state.tensor.numel() > 0) {
       EXPECT_EQ(state.tensor.abs().max().item<double>(), 0.0) << state.name;
     }
+  }
+}
+
+TEST_F(GpuOptimizer, StochasticRoundingHasTheBitsOfTheCpuForWholesAndShards) {
+  // 1 - 0.001 without rounding on the way: the same fp32 number on both sides.
+  const AdamOptions options = {.beta1 = 0, .beta2 = 0, .eps = 0, .weight_decay = 0, .rounding_seed = 11};
+  const auto updated = [&](Device device, const Box& shard) {
+    Parameter p("w", {700, 96});
+    p.part = p.shard = shard;
+    p.materialize(at::kBFloat16, device);
+    p.value.detach().fill_(1);
+    Adam adam({&p}, options);
+    p.grad = at::full_like(p.value.detach(), 1);
+    adam.step(1e-3);
+    return p.value.detach().cpu();
+  };
+  const Box all = {{0, 0}, {700, 96}};
+  const Tensor whole = updated(at::kCPU, all);
+  for (const Box& shard : {all, Box{{123, 0}, {400, 96}}, Box{{0, 32}, {700, 24}}, Box{{7, 5}, {300, 71}}}) {
+    SCOPED_TRACE(testing::Message() << shard.offset << shard.shape);
+    EXPECT_TRUE(updated(gpu_, shard).equal(box_of(whole, shard)));
+    ops::set_reference_ops(true);
+    EXPECT_TRUE(updated(gpu_, shard).equal(box_of(whole, shard)));
+    ops::set_reference_ops(false);
+  }
+}
+
+TEST_F(GpuOptimizer, StochasticRoundingDiffersFromTheCpuByOneUnitAndSeldom) {
+  for (const bool decoupled : {true, false}) {
+    const std::vector<Tensor> values = random_tensors(1), grads = random_tensors(0.1);
+    const AdamOptions options = {.decoupled = decoupled, .rounding_seed = 12};
+    Side cpu(at::kCPU, values), gpu(gpu_, values);
+    Adam cpu_adam(cpu.parameters, options), gpu_adam(gpu.parameters, options);
+    cpu.give(grads);
+    gpu.give(grads);
+    cpu_adam.step(kLr, total_norm(cpu.parameters), 1.0);
+    gpu_adam.step(kLr, total_norm(gpu.parameters), 1.0);
+    int64_t elements = 0, different = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i].scalar_type() != at::kBFloat16 || values[i].numel() == 0) continue;
+      const Tensor expected = cpu.parameters[i]->value.detach().to(at::kDouble);
+      const Tensor difference = (gpu.parameters[i]->value.detach().cpu().to(at::kDouble) - expected).abs();
+      // Where the update cancels the weight, fp32's rounding is more than a unit of what is left.
+      EXPECT_TRUE((difference <= expected.abs() * 0x1p-7 + 1e-8).all().item<bool>()) << i;
+      elements += expected.numel();
+      different += difference.ne(0).sum().item<int64_t>();
+    }
+    EXPECT_LE(different, elements / 1000);
   }
 }
 

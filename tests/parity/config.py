@@ -18,6 +18,7 @@ FLUX = "torchtitan.models.flux.job_config"
 FAULT_TOLERANCE = "torchtitan.components.ft.config"
 OWN = {
     "metrics.enable_jsonl",
+    "optimizer.bf16_stochastic_rounding",
     "model.attn_type",
     "model.attn_mask_type",
     "training.skip_bad_records",

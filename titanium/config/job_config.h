@@ -61,6 +61,7 @@ struct Optimizer {
   double weight_decay = 0.1;
   std::string implementation = "fused";
   bool early_step_in_backward = false;
+  bool bf16_stochastic_rounding = false;  // own
 };
 
 struct LrScheduler {

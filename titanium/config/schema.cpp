@@ -46,8 +46,7 @@ void declare_metrics(Schema& schema) {
   metrics.option("enable_wandb", &Metrics::enable_wandb, "Send metrics to Weights & Biases.");
   metrics
       .option("enable_jsonl", &Metrics::enable_jsonl,
-              "Write one JSON object per logged step to metrics.jsonl in "
-              "job.dump_folder.")
+              "Write one JSON object per logged step to metrics.jsonl in job.dump_folder.")
       .own();
 }
 
@@ -87,6 +86,10 @@ void declare_optimizer(Schema& schema) {
       .without_effect();
   optimizer.option("early_step_in_backward", &Optimizer::early_step_in_backward,
                    "Update each parameter as soon as its gradient is there.");
+  optimizer
+      .option("bf16_stochastic_rounding", &Optimizer::bf16_stochastic_rounding,
+              "Round bfloat16 parameters up or down at random, so that small updates count on average.")
+      .own();
 }
 
 void declare_lr_scheduler(Schema& schema) {
@@ -527,7 +530,7 @@ void declare_validation(Schema& schema) {
 
 void declare_debug(Schema& schema) {
   Section<Debug> debug(schema, "debug", "Reproducibility.", &JobConfig::debug);
-  debug.option("seed", &Debug::seed, "Seed of the initial weights. None: 0, so that two runs start alike.");
+  debug.option("seed", &Debug::seed, "Seed of initial weights and stochastic rounding. None: 0; two runs are alike.");
   debug.option("deterministic", &Debug::deterministic, "Only algorithms that give the same bits each time.");
   debug.option("deterministic_warn_only", &Debug::deterministic_warn_only,
                "Warn instead of stopping where there is no such algorithm.");

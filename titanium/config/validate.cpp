@@ -184,6 +184,14 @@ void check_early_step(const JobConfig& config, Problems& problems) {
   }
 }
 
+void check_rounding(const JobConfig& config, Problems& problems) {
+  if (!config.optimizer.bf16_stochastic_rounding || config.training.dtype == "bfloat16") return;
+  problems.push_back({{"optimizer.bf16_stochastic_rounding", "training.dtype"},
+                      fmt::format("optimizer.bf16_stochastic_rounding has nothing to round with training.dtype = {}. "
+                                  "Set training.dtype = \"bfloat16\", or leave the rounding out.",
+                                  to_short_text(config.training.dtype))});
+}
+
 void check_quantization(const JobConfig& config, Problems& problems) {
   const Float8Linear& float8 = config.quantize.linear.float8;
   if (float8.recipe_name && float8.enable_fsdp_float8_all_gather) {
@@ -233,6 +241,7 @@ std::vector<Problem> validate(const JobConfig& config, std::optional<int64_t> wo
   Problems problems;
   check_profiling(config.profiling, problems);
   check_early_step(config, problems);
+  check_rounding(config, problems);
   check_quantization(config, problems);
   check_seq_len("training.seq_len", config.training.seq_len, degrees, problems);
   check_batch(config, shards, problems);

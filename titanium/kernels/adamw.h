@@ -10,8 +10,9 @@ struct CUstream_st;
 
 namespace titanium::kernels {
 
-// All arrays are contiguous with `count` elements; where all four are 16-byte aligned (and random_first is a multiple
-// of 4), accesses are 128 bits wide.
+// All arrays are contiguous with `count` elements; where all four are 16-byte aligned, accesses are 128 bits wide. With
+// stochastic rounding that also takes random_first and random_gap that are multiples of 4 and, unless the gap is 0, a
+// random_row that is one of 8.
 struct AdamWTensor {
   static constexpr int64_t kChunkElements = 1 << 14;
   void* parameter;
@@ -22,11 +23,16 @@ struct AdamWTensor {
   ElementType parameter_type;
   ElementType gradient_type;
   ElementType state_type;  // of exp_avg and exp_avg_sq
-  int64_t random_first;    // number of the first element for stochastic rounding, e.g. in the unsharded model
   int64_t first_chunk;     // from number_chunks
   // Number of this update, from 1; null: AdamWArgs::step. On the device, because a count need not advance where an
   // update was skipped.
   const float* step = nullptr;
+  // For stochastic rounding: a key, and the numbers of the elements, e.g. those in the unsharded parameter. Element i
+  // has number random_first + i + i / random_row * random_gap.
+  uint64_t random_key = 0;
+  int64_t random_first = 0;
+  int64_t random_row = 0;  // below 2^31; not read where the gap is 0
+  int64_t random_gap = 0;
   int64_t elements() const { return count; }
 };
 
@@ -54,9 +60,8 @@ struct AdamWArgs {
   const float* skip;
   const float* device_learning_rate;
   // Rounds bf16 parameters up or down with the probability that makes the rounding right on average. The bits depend on
-  // the key and on the element's number alone; give each step its own key. Note [Stochastic rounding].
+  // the tensor's key, the number of the update and the element's number alone. Note [Stochastic rounding].
   bool stochastic_rounding;
-  uint64_t random_key;
 };
 void adamw(const AdamWArgs& args, CUstream_st* stream);
 

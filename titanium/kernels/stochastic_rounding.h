@@ -3,7 +3,8 @@
 // cutting off the lower 16 takes the one away from zero with probability (distance from the other) / (distance between
 // the two), so the expectation is the float. Numbers that are bfloat16 already stay. The random bits are a function of
 // a key and of the element's number (counter_random.h), four elements to each 64 bits, so that any cut of a tensor
-// rounds alike.
+// rounds alike. An update with number n takes the tensor's key + n: no two updates share bits, and those of key + 0
+// are left to initial weights.
 #pragma once
 
 #include <cstdint>

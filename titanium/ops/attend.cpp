@@ -15,6 +15,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "titanium/base/error.h"
+#include "titanium/ops/attention_library.h"
 
 namespace titanium::ops {
 namespace {
@@ -169,25 +170,21 @@ Tensor masked_scores(const Tensor& q, const Tensor& k, const Visible& visible) {
   return scores;
 }
 
-enum class Library { kCpu, kCudnn, kFlash, kNone };
-
-Library library_for(const Tensor& q, const Visible& visible) {
-  if (q.device().is_cpu()) return Library::kCpu;
-  if (q.scalar_type() != at::kBFloat16 && q.scalar_type() != at::kHalf) return Library::kNone;
-  return visible.documents != nullptr || visible.sizes_vary ? Library::kFlash : Library::kCudnn;
+AttentionLibrary library_for(const Tensor& q, const Visible& visible) {
+  return attention_library(q, visible.documents != nullptr, visible.sizes_vary);
 }
 
 }  // namespace
 
 Attended attend(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible) {
   switch (library_for(q, visible)) {
-    case Library::kCpu:
+    case AttentionLibrary::kCpu:
       return cpu_attend(q, k, v, visible);
-    case Library::kCudnn:
+    case AttentionLibrary::kCudnn:
       return cudnn_attend(q, k, v, visible.causal);
-    case Library::kFlash:
+    case AttentionLibrary::kFlash:
       return flash_attend(q, k, v, visible);
-    case Library::kNone:
+    case AttentionLibrary::kDefinition:
       break;
   }
   return attend_by_definition(q, k, v, visible);
@@ -196,13 +193,13 @@ Attended attend(const Tensor& q, const Tensor& k, const Tensor& v, const Visible
 Tensors attend_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const Attended& attended,
                         const Visible& visible) {
   switch (library_for(q, visible)) {
-    case Library::kCpu:
+    case AttentionLibrary::kCpu:
       return cpu_attend_backward(grad, q, k, v, attended, visible);
-    case Library::kCudnn:
+    case AttentionLibrary::kCudnn:
       return cudnn_attend_backward(grad, q, k, v, attended, visible.causal);
-    case Library::kFlash:
+    case AttentionLibrary::kFlash:
       return flash_attend_backward(grad, q, k, v, attended, visible);
-    case Library::kNone:
+    case AttentionLibrary::kDefinition:
       break;
   }
   return attend_by_definition_backward(grad, q, k, v, attended, visible);

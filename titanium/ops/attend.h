@@ -24,8 +24,8 @@ struct Attended {
 };
 
 // Softmax attention with scale 1/sqrt(E). q is [B, S, H, E], k and v are [B, T, K, E], each with a contiguous last dim.
-// CPU: ATen's flash attention. CUDA, 16 bits: cuDNN, or Flash inside documents and where sizes vary; else by
-// definition.
+// The library is that of attention_library.h: on the CPU ATen's flash attention; on CUDA in 16 bits cuDNN, or Flash
+// inside documents and where sizes vary; by definition where they cannot.
 Attended attend(const Tensor& q_BSHE, const Tensor& k_BTKE, const Tensor& v_BTKE, const Visible& visible);
 
 // Gradients of q, k and v. `attended` may be the result over more keys than these: the gradients are then this call's

@@ -8,29 +8,15 @@
 namespace titanium::ops {
 namespace {
 
-// FNV-1a over the name, mixed with the seed: fixed for all times, because checkpoints of seeds do not exist.
-uint64_t parameter_key(const std::string& fqn, uint64_t seed) {
-  uint64_t hash = 0xCBF29CE484222325 ^ (seed * 0x9E3779B97F4A7C15);
-  for (const char character : fqn) hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001B3;
-  hash ^= hash >> 32;
-  return hash * 0xD6E8FEB86659FD93;
-}
-
-// One row of the box is what is contiguous in the global tensor as well: the last dim.
 kernels::FillNormalArgs describe(const Parameter& parameter, uint64_t key,
                                  const kernels::NormalDistribution& distribution) {
-  const auto shape = parameter.value.sizes();
-  const Shape& offset = parameter.shard.offset;
-  const size_t dims = parameter.global_shape.size();
-  TI_ASSERT(dims == 1 || dims == 2, "{} has {} dims", parameter.fqn, dims);
-  const int64_t row_stride = parameter.global_shape.back();
-  const int64_t first = dims == 1 ? offset[0] : offset[0] * row_stride + offset[1];
+  const ElementNumbers numbers = element_numbers(parameter);
   return {parameter.value.data_ptr(),
           parameter.value.scalar_type() == at::kBFloat16,
-          dims == 1 ? 1 : shape[0],
-          shape[dims - 1],
-          static_cast<uint64_t>(first),
-          static_cast<uint64_t>(row_stride),
+          parameter.value.numel() / numbers.columns,
+          numbers.columns,
+          static_cast<uint64_t>(numbers.first),
+          static_cast<uint64_t>(numbers.row_stride),
           key,
           distribution};
 }
@@ -47,6 +33,14 @@ void fill_on_cpu(const kernels::FillNormalArgs& whole) {
 }
 
 }  // namespace
+
+// FNV-1a over the name, mixed with the seed: fixed for all times, because checkpoints of seeds do not exist.
+uint64_t parameter_key(const std::string& fqn, uint64_t seed) {
+  uint64_t hash = 0xCBF29CE484222325 ^ (seed * 0x9E3779B97F4A7C15);
+  for (const char character : fqn) hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001B3;
+  hash ^= hash >> 32;
+  return hash * 0xD6E8FEB86659FD93;
+}
 
 void init_normal(Parameter& parameter, uint64_t seed, double std, double cutoff) {
   if (parameter.value.numel() == 0) return;

@@ -6,6 +6,9 @@
 
 namespace titanium::ops {
 
+// Key of a parameter's random numbers (kernels/counter_random.h): its initial weights have this one.
+uint64_t parameter_key(const std::string& fqn, uint64_t seed);
+
 // Normal with mean 0, cut at +-cutoff (an absolute value; torchtitan's default is 2). Made in fp32, then cast.
 void init_normal(Parameter& parameter, uint64_t seed, double std, double cutoff = 2.0);
 void init_constant(Parameter& parameter, double value);

@@ -13,11 +13,22 @@
 
 #include "titanium/base/error.h"
 #include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/init.h"
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/optim/grad_norm.h"
+#include "titanium/optim/host_update.h"
 #include "titanium/optim/tensor_list.h"
 
 namespace titanium::optim {
+namespace {
+
+// A skipped update does not count.
+void count_steps(const std::vector<Tensor>& steps, const Tensor& skip) {
+  at::_foreach_add_(steps, 1);
+  if (skip.defined()) at::_foreach_sub_(steps, std::vector<Tensor>(steps.size(), skip));
+}
+
+}  // namespace
 
 Adam::Adam(std::vector<Parameter*> parameters, const AdamOptions& options) : options_(options) {
   slots_.reserve(parameters.size());
@@ -59,16 +70,18 @@ void Adam::update(const Slots& slots, double lr, const Tensor& norm, double max_
     decisions.scale = clip_scale(norm, max_norm).to(at::kFloat);
     decisions.skip = at::isfinite(norm).logical_not_().to(at::kFloat);
   }
-  Slots of_kernel;
+  Slots of_kernel, of_host;
   std::map<Dtype, Slots> of_aten;  // its kernels take tensors of one dtype
   for (const Slot* slot : slots) {
     const Parameter& parameter = *slot->parameter;
     // A rank may hold nothing of a small parameter.
     if (!parameter.grad.defined() || parameter.grad.numel() == 0) continue;
     const bool kernel = ops::uses_kernels(parameter.value) && ops::uses_kernels(parameter.grad);
-    (kernel ? of_kernel : of_aten[parameter.value.scalar_type()]).push_back(slot);
+    const bool host = rounds_stochastically(parameter);
+    (kernel ? of_kernel : host ? of_host : of_aten[parameter.value.scalar_type()]).push_back(slot);
   }
   if (!of_kernel.empty()) update_with_kernel(of_kernel, lr, decisions);
+  if (!of_host.empty()) update_with_host(of_host, lr, decisions);
   for (const auto& [dtype, of_dtype] : of_aten) {
     std::vector<Parameter*> parameters;
     for (const Slot* slot : of_dtype) parameters.push_back(slot->parameter);
@@ -78,44 +91,84 @@ void Adam::update(const Slots& slots, double lr, const Tensor& norm, double max_
   for (const Slot* slot : slots) slot->parameter->value_changed();
 }
 
+kernels::AdamWTensor Adam::describe(const Slot& slot, const Tensor& value, const Tensor& grad) const {
+  kernels::AdamWTensor entry = {.parameter = value.mutable_data_ptr(),
+                                .gradient = grad.const_data_ptr(),
+                                .exp_avg = slot.exp_avg.mutable_data_ptr(),
+                                .exp_avg_sq = slot.exp_avg_sq.mutable_data_ptr(),
+                                .count = value.numel(),
+                                .parameter_type = ops::element_type(value),
+                                .gradient_type = ops::element_type(grad),
+                                .state_type = ops::element_type(slot.exp_avg),
+                                .first_chunk = 0,
+                                .step = slot.step.const_data_ptr<float>()};
+  if (rounds_stochastically(*slot.parameter)) {
+    const ElementNumbers numbers = element_numbers(*slot.parameter);
+    entry.random_key = ops::parameter_key(slot.parameter->fqn, *options_.rounding_seed);
+    entry.random_first = numbers.first;
+    entry.random_row = numbers.columns;
+    entry.random_gap = numbers.row_stride - numbers.columns;
+  }
+  return entry;
+}
+
+kernels::AdamWArgs Adam::arguments(double lr, const Decisions& decisions) const {
+  const auto scalar = [](const Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; };
+  return {.tensors = nullptr,
+          .count = 0,
+          .chunks = 0,
+          .learning_rate = lr,
+          .beta1 = options_.beta1,
+          .beta2 = options_.beta2,
+          .eps = options_.eps,
+          .weight_decay = options_.weight_decay,
+          .decoupled = options_.decoupled,
+          .step = 0,  // each tensor has its own
+          .clip_scale = scalar(decisions.scale),
+          .skip = scalar(decisions.skip),
+          .device_learning_rate = nullptr,
+          .stochastic_rounding = options_.rounding_seed.has_value()};
+}
+
+bool Adam::rounds_stochastically(const Parameter& parameter) const {
+  return options_.rounding_seed && parameter.value.scalar_type() == at::kBFloat16;
+}
+
 void Adam::update_with_kernel(const Slots& slots, double lr, const Decisions& decisions) {
   std::vector<Tensor> grads, steps;  // live until the launch
   std::vector<kernels::AdamWTensor> entries;
   for (const Slot* slot : slots) {
-    const Parameter& parameter = *slot->parameter;
-    grads.push_back(parameter.grad.contiguous());
+    grads.push_back(slot->parameter->grad.contiguous());
     steps.push_back(slot->step);
-    entries.push_back({.parameter = parameter.value.mutable_data_ptr(),
-                       .gradient = grads.back().const_data_ptr(),
-                       .exp_avg = slot->exp_avg.mutable_data_ptr(),
-                       .exp_avg_sq = slot->exp_avg_sq.mutable_data_ptr(),
-                       .count = parameter.value.numel(),
-                       .parameter_type = ops::element_type(parameter.value),
-                       .gradient_type = ops::element_type(grads.back()),
-                       .state_type = ops::element_type(slot->exp_avg),
-                       .random_first = 0,
-                       .first_chunk = 0,
-                       .step = slot->step.const_data_ptr<float>()});
+    entries.push_back(describe(*slot, slot->parameter->value, grads.back()));
   }
-  at::_foreach_add_(steps, 1);
-  if (decisions.skip.defined()) at::_foreach_sub_(steps, std::vector<Tensor>(steps.size(), decisions.skip));
+  count_steps(steps, decisions.skip);
   const auto list = upload(std::move(entries), slots.front()->parameter->value.device());
-  const auto scalar = [](const Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; };
-  ops::launch(kernels::AdamWArgs{.tensors = list.entries(),
-                                 .count = list.count,
-                                 .chunks = list.chunks,
-                                 .learning_rate = lr,
-                                 .beta1 = options_.beta1,
-                                 .beta2 = options_.beta2,
-                                 .eps = options_.eps,
-                                 .weight_decay = options_.weight_decay,
-                                 .decoupled = options_.decoupled,
-                                 .step = 0,  // each tensor has its own
-                                 .clip_scale = scalar(decisions.scale),
-                                 .skip = scalar(decisions.skip),
-                                 .device_learning_rate = nullptr,
-                                 .stochastic_rounding = false,
-                                 .random_key = 0});
+  kernels::AdamWArgs args = arguments(lr, decisions);
+  args.tensors = list.entries();
+  args.count = list.count;
+  args.chunks = list.chunks;
+  ops::launch(args);
+}
+
+// Parameters on a GPU (debug.reference_ops) make a trip to the host.
+void Adam::update_with_host(const Slots& slots, double lr, const Decisions& decisions) {
+  std::vector<Tensor> steps;
+  for (const Slot* slot : slots) steps.push_back(slot->step);
+  count_steps(steps, decisions.skip);
+  const auto on_host = [](const Tensor& x) { return x.defined() ? x.detach().cpu() : Tensor(); };
+  const Decisions decided = {on_host(decisions.scale), on_host(decisions.skip)};
+  const kernels::AdamWArgs args = arguments(lr, decided);
+  for (const Slot* slot : slots) {
+    const Tensor& value = slot->parameter->value;
+    const Tensor host_value = on_host(value), grad = on_host(slot->parameter->grad).contiguous();
+    const Slot host = {slot->parameter, on_host(slot->exp_avg), on_host(slot->exp_avg_sq), on_host(slot->step)};
+    update_on_host(describe(host, host_value, grad), args);
+    if (value.device().is_cpu()) continue;
+    value.detach().copy_(host_value);
+    slot->exp_avg.copy_(host.exp_avg);
+    slot->exp_avg_sq.copy_(host.exp_avg_sq);
+  }
 }
 
 void Adam::update_with_aten(const Slots& slots, double lr, const Decisions& decisions) {

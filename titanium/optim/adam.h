@@ -2,9 +2,11 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "titanium/kernels/adamw.h"
 #include "titanium/tensor/parameter.h"
 
 namespace titanium::optim {
@@ -16,6 +18,10 @@ struct AdamOptions {
   double weight_decay = 0.1;
   // true (AdamW): the decay shrinks the weights themselves. false (Adam): it is added to the gradient.
   bool decoupled = true;
+  // Set: bf16 parameters are rounded stochastically (the moments to nearest, as ever). The random bits are a function
+  // of this seed, the parameter's name, its step count and each element's number in the whole parameter: the same on
+  // every layout and device, and in a run that was resumed. Note [Stochastic rounding].
+  std::optional<uint64_t> rounding_seed;
 };
 
 // One tensor of the optimizer's state. Writing to `tensor` changes the state: that is how a checkpoint is loaded.
@@ -56,7 +62,11 @@ class Adam {
   using Slots = std::vector<const Slot*>;
   struct Decisions;
   void update(const Slots& slots, double lr, const Tensor& norm, double max_norm);
+  kernels::AdamWTensor describe(const Slot& slot, const Tensor& value, const Tensor& grad) const;
+  kernels::AdamWArgs arguments(double lr, const Decisions& decisions) const;
+  bool rounds_stochastically(const Parameter& parameter) const;
   void update_with_kernel(const Slots& slots, double lr, const Decisions& decisions);
+  void update_with_host(const Slots& slots, double lr, const Decisions& decisions);
   void update_with_aten(const Slots& slots, double lr, const Decisions& decisions);
 
   AdamOptions options_;

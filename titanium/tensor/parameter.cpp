@@ -20,6 +20,15 @@ Parameter::Parameter(std::string fqn, Shape global_shape)
       part{Shape(this->global_shape.size(), 0), this->global_shape},
       shard(part) {}
 
+ElementNumbers element_numbers(const Parameter& parameter) {
+  const Box& shard = parameter.shard;
+  const size_t dims = parameter.global_shape.size();
+  TI_ASSERT(dims == 1 || dims == 2, "{} has {} dims", parameter.fqn, dims);
+  if (dims == 1) return {.first = shard.offset[0], .columns = shard.shape[0], .row_stride = shard.shape[0]};
+  const int64_t row_stride = parameter.global_shape[1];
+  return {.first = shard.offset[0] * row_stride + shard.offset[1], .columns = shard.shape[1], .row_stride = row_stride};
+}
+
 void Parameter::materialize(Dtype dtype, Device device, bool pinned) {
   value = at::empty(shard.shape, at::TensorOptions(dtype).device(device).pinned_memory(pinned)).requires_grad_(true);
   value_changed();

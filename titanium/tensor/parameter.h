@@ -108,4 +108,13 @@ class Parameter {
   mutable Tensor cast_;
 };
 
+// The elements of a parameter are numbered row by row, on all ranks together. Row r of the shard holds the numbers
+// first + r * row_stride + (0 .. columns - 1); with one dim there is one row.
+struct ElementNumbers {
+  int64_t first;
+  int64_t columns;
+  int64_t row_stride;  // equals `columns` where the shard is one stretch
+};
+ElementNumbers element_numbers(const Parameter& parameter);
+
 }  // namespace titanium

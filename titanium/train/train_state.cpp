@@ -32,13 +32,15 @@ optim::LrSchedule build_schedule(const JobConfig& config) {
                                   .min_factor = scheduler.min_lr_factor});
 }
 
-std::unique_ptr<optim::Adam> build_optimizer(const config::Optimizer& options,
-                                             const std::vector<Parameter*>& parameters) {
-  return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.beta1 = options.beta1,
-                                                                      .beta2 = options.beta2,
-                                                                      .eps = options.eps,
-                                                                      .weight_decay = options.weight_decay,
-                                                                      .decoupled = options.name == "AdamW"});
+std::unique_ptr<optim::Adam> build_optimizer(const JobConfig& config, const std::vector<Parameter*>& parameters) {
+  const config::Optimizer& options = config.optimizer;
+  optim::AdamOptions adam = {.beta1 = options.beta1,
+                             .beta2 = options.beta2,
+                             .eps = options.eps,
+                             .weight_decay = options.weight_decay,
+                             .decoupled = options.name == "AdamW"};
+  if (options.bf16_stochastic_rounding) adam.rounding_seed = weight_seed(config.debug);
+  return std::make_unique<optim::Adam>(parameters, adam);
 }
 
 data::Encoder encoder_of(const data::Tokenizer& tokenizer) {
@@ -181,7 +183,7 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
     run.pipeline = std::make_unique<Pipeline>(*std::move(plan.pipeline), *run.model, run.tokenizer, *run.mesh,
                                               run.parallelism.share, device);
   }
-  run.optimizer = build_optimizer(config.optimizer, run.parameters);
+  run.optimizer = build_optimizer(config, run.parameters);
   if (config.optimizer.early_step_in_backward) {
     run.early_step = std::make_unique<EarlyStep>(run.model->units(), *run.optimizer);
   }

@@ -29,6 +29,13 @@ TEST(Rules, EarlyStepsNeitherClipNorAccumulate) {
             "training.global_batch_size = 16 is more than training.local_batch_size = 8. Make them equal.");
 }
 
+TEST(Rules, StochasticRoundingNeedsBfloat16Parameters) {
+  EXPECT_EQ(cli_error({"--optimizer.bf16_stochastic_rounding"}),
+            "command line: optimizer.bf16_stochastic_rounding has nothing to round with training.dtype = \"float32\". "
+            "Set training.dtype = \"bfloat16\", or leave the rounding out.");
+  EXPECT_EQ(cli_error({"--optimizer.bf16_stochastic_rounding", "--training.dtype=bfloat16"}), "no error");
+}
+
 TEST(Rules, ValidationSequenceLengthCountsOnlyWhenValidating) {
   const std::string toml = "[validation]\nseq_len = 100\n[parallelism]\ntensor_parallel_degree = 8\n";
   EXPECT_EQ(toml_error(toml), "no error");

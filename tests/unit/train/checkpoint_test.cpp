@@ -196,6 +196,23 @@ TEST_P(Checkpoints, ASavedTensorIsWrittenOnceAndByAllInTurn) {
 INSTANTIATE_TEST_SUITE_P(Layouts, Checkpoints, testing::ValuesIn(layouts()),
                          [](const auto& info) { return std::string(info.param.name); });
 
+TEST(Checkpoint, OfARunThatRoundsStochasticallyResumesWithTheSameBits) {
+  const Layout& layout = layouts()[4];
+  JobConfig config = saving_config(layout, test_folder());
+  config.training.dtype = "bfloat16";
+  config.optimizer.bf16_stochastic_rounding = true;
+  train_until(config, layout.ranks(), 4);
+  const Snapshot resumed = train_until(config, layout.ranks(), 6).end;
+  config.checkpoint.enable = false;
+  const Snapshot whole = train_until(config, layout.ranks(), 6).end;
+  expect_same_state(resumed, whole);
+  config.debug.seed = 1;
+  config.checkpoint.enable = true;
+  config.checkpoint.load_step = 4;
+  const Snapshot rounded_otherwise = train_until(config, layout.ranks(), 6).end;
+  EXPECT_FALSE(at::equal(rounded_otherwise.tensors.at("norm.weight"), whole.tensors.at("norm.weight")));
+}
+
 TEST(Checkpoint, OfTiedEmbeddingsGoesThroughAPipelineAndBack) {
   const fs::path folder = test_folder();
   const models::llama3::Args tied = test::tiny_args(/*tied=*/true);

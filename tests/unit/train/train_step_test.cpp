@@ -143,9 +143,11 @@ TEST_F(TrainStep, AGradientThatIsNotFiniteLeavesParametersAlone) {
 }
 
 TEST(EarlyStep, IsTheSameUpdateWithOneUnitsGradientsAtATime) {
-  for (const char* mode : {"none", "full"}) {
+  for (const auto& [mode, rounding] : {std::pair{"none", false}, {"full", false}, {"full", true}}) {
     JobConfig config = tiny_config();
     config.activation_checkpoint.mode = mode;
+    config.optimizer.bf16_stochastic_rounding = rounding;
+    if (rounding) config.training.dtype = "bfloat16";
     config.training.max_norm = -1;
     TrainState late = build_train_state(config, at::kCPU);
     config.optimizer.early_step_in_backward = true;

@@ -10,6 +10,15 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kBlocks = 4;  // per multiprocessor
 
+// What stochastic rounding needs for one chunk.
+struct Rounding {
+  uint64_t key;
+  int64_t origin;  // element with which the row of the chunk's first one begins
+  int64_t first;   // its number
+  uint32_t row;
+  int64_t gap;
+};
+
 // The numbers of one update, the same for all elements.
 struct Update {
   float decay;  // lr * weight_decay, or weight_decay where it is added to the gradient
@@ -21,6 +30,7 @@ struct Update {
   float eps;
   float clip_scale;
   bool decoupled;
+  Rounding rounding;  // here because shared memory takes no registers
 };
 
 // In double: a bias correction is a difference of nearly equal numbers at first.
@@ -51,18 +61,39 @@ __device__ void apply(const Update& update, float gradient, float& parameter, fl
   parameter -= update.step_size * exp_avg / (sqrtf(exp_avg_sq) * update.root2 + update.eps);
 }
 
+__device__ Rounding rounding_of(const AdamWTensor& tensor, int64_t begin, float step) {
+  const int64_t rows = tensor.random_gap == 0 ? 0 : begin / tensor.random_row;
+  return {tensor.random_key + static_cast<uint64_t>(step), rows * tensor.random_row,
+          tensor.random_first + rows * (tensor.random_row + tensor.random_gap),
+          static_cast<uint32_t>(tensor.random_row), tensor.random_gap};
+}
+
+__device__ uint64_t element_number(const Rounding& rounding, int64_t at) {
+  const int64_t beyond = at - rounding.origin;
+  const int64_t rows = rounding.gap == 0 ? 0 : static_cast<uint32_t>(beyond) / rounding.row;
+  return static_cast<uint64_t>(rounding.first + beyond + rows * rounding.gap);
+}
+
+// Whether the elements of every wide step have numbers in a row, from a multiple of 4 on.
+__device__ bool numbers_fit_steps(const AdamWTensor& tensor, int step) {
+  return tensor.random_first % 4 == 0 &&
+         (tensor.random_gap == 0 || (tensor.random_gap % 4 == 0 && tensor.random_row % step == 0));
+}
+
 template <typename P, int N>
-__device__ void store_parameters(P* to, const float (&values)[N], const AdamWArgs& args, uint64_t index) {
+__device__ void store_parameters(P* to, const float (&values)[N], const AdamWArgs& args, const Rounding& rounding,
+                                 int64_t at) {
   if (sizeof(P) == 4 || !args.stochastic_rounding) {
     store_floats<P, N>(to, values);
     return;
   }
   Raw<bfloat16, N> raw;
   auto* out = reinterpret_cast<uint16_t*>(&raw);
-  uint64_t bits = random_bits(args.random_key, index >> 2);
+  const uint64_t index = element_number(rounding, at);
+  uint64_t bits = random_bits(rounding.key, index >> 2);
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    if (j == 4) bits = random_bits(args.random_key, (index + 4) >> 2);  // wide steps begin at a multiple of 4
+    if (j == 4) bits = random_bits(rounding.key, (index + 4) >> 2);  // wide steps begin at a multiple of 4
     out[j] = round_stochastically(values[j], rounding_bits(bits, index + j));
   }
   store<bfloat16, N>(reinterpret_cast<bfloat16*>(to), raw);
@@ -86,17 +117,17 @@ __device__ void update_elements(const AdamWTensor& tensor, int64_t at, const Ada
   for (int j = 0; j < N; ++j) apply(update, gradient[j], parameter[j], exp_avg[j], exp_avg_sq[j]);
   store_floats<S, N>(exp_avgs, exp_avg);
   store_floats<S, N>(exp_avg_sqs, exp_avg_sq);
-  store_parameters<P, N>(parameters, parameter, args, static_cast<uint64_t>(tensor.random_first + at));
+  store_parameters<P, N>(parameters, parameter, args, update.rounding, at);
 }
 
 template <typename P, typename G, typename S>
 __device__ void update_chunk(const AdamWTensor& tensor, ChunkRange range, const AdamWArgs& args, const Update& update) {
+  constexpr int kStep = step_of_widest(sizeof(P) > sizeof(S) ? sizeof(P) : sizeof(S));
   const bool vector = vector_aligned(tensor.parameter, 0, 1) && vector_aligned(tensor.gradient, 0, 1) &&
                       vector_aligned(tensor.exp_avg, 0, 1) && vector_aligned(tensor.exp_avg_sq, 0, 1) &&
-                      (!args.stochastic_rounding || tensor.random_first % 4 == 0);
+                      (!args.stochastic_rounding || numbers_fit_steps(tensor, kStep));
   int64_t scalars = range.begin;
   if (vector) {
-    constexpr int kStep = step_of_widest(sizeof(P) > sizeof(S) ? sizeof(P) : sizeof(S));
     scalars += (range.end - range.begin) / kStep * kStep;
     for (int64_t at = range.begin + threadIdx.x * kStep; at < scalars; at += kThreads * kStep)
       update_elements<kStep, P, G, S>(tensor, at, args, update);
@@ -137,6 +168,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks) adamw_kernel(AdamWArgs args
       __syncthreads();
     }
     const ChunkRange range = range_of_chunk(tensor, tensor.count, chunk);
+    if (args.stochastic_rounding) {
+      __syncthreads();
+      if (threadIdx.x == 0) update.rounding = rounding_of(tensor, range.begin, step);
+      __syncthreads();
+    }
     if (tensor.parameter_type == ElementType::kBFloat16) {
       update_chunk<bfloat16>(tensor, range, args, update);
     } else {
