@@ -154,6 +154,7 @@ def main():
               "of it that was in no tensor. First step: seconds from the start of the process.", "",
               "| setting | tok/s | MFU | GiB | unused | floor | first step | best peer | mark |", "|---|---|---|---|---|---|---|---|---|"]
     print("\n".join(table), flush=True)
+    options.result.parent.mkdir(parents=True, exist_ok=True)
     for i, setting in enumerate(SETTINGS):
         if not re.search(options.rows, setting.name):
             continue
@@ -161,8 +162,7 @@ def main():
             tune(setting, new_folder(options.work, f"tune_{i}"))
         table.append(row(setting, measure(setting, new_folder(options.work, f"train_{i}")), ceilings))
         print(table[-1], flush=True)
-    options.result.parent.mkdir(parents=True, exist_ok=True)
-    options.result.write_text("\n".join(table) + "\n")
+        options.result.write_text("\n".join(table) + "\n")
 
 
 if __name__ == "__main__":

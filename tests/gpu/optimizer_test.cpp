@@ -41,6 +41,10 @@ class GpuOptimizer : public test::GpuTest {
     for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
       for (const Shape& shape : std::vector<Shape>{{64, 64}, {1}, {0, 64}, {40001}, {300, 7}})
         tensors.push_back((random_tensor(shape) * scale).to(dtype));
+      // A sum of one element that nearly cancels says nothing.
+      for (const Tensor& x : tensors) {
+        if (x.numel() == 1) x.abs_().clamp_min_(0.5 * scale);
+      }
     }
     return tensors;
   }

@@ -6,8 +6,8 @@
 // threads may add to one row at once. The caller sorts the tokens, stably (at::sort gives ids and permutation without
 // waiting for the device); equal ids are then neighbours. Work is cut into windows of 32 sorted tokens. The window in
 // which a run of equal ids begins sums it in fp32 and adds it to the table, also the tokens that are already in the
-// next window. Only a long run, which fills the next window altogether, leaves one part per window in the scratch, and a
-// second kernel adds these in order. Each row is rounded once per call.
+// next window. Only a long run, which fills the next window altogether, leaves one part per window in the scratch, and
+// a second kernel adds these in order. Each row is rounded once per call.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "titanium/kernels/adamw.h"
 #include "titanium/kernels/cuda/chunk.cuh"
 #include "titanium/kernels/cuda/launch.cuh"
@@ -8,7 +10,7 @@ namespace titanium::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlocks = 4;  // per multiprocessor
+constexpr int blocks(bool stochastic) { return stochastic ? 3 : 4; }  // per multiprocessor
 
 // What stochastic rounding needs for one chunk.
 struct Rounding {
@@ -30,19 +32,28 @@ struct Update {
   float eps;
   float clip_scale;
   bool decoupled;
-  Rounding rounding;  // here because shared memory takes no registers
 };
 
-// In double: a bias correction is a difference of nearly equal numbers at first.
-__device__ Update update_of(const AdamWArgs& args, double step) {
+// What the host prepares of an update.
+struct KernelArgs {
+  AdamWArgs args;
+  float log_beta1;
+  float log_beta2;
+};
+
+// 1 - beta^step, right in all digits: the difference of nearly equal numbers never arises.
+__device__ float bias_correction(float log_beta, float step) { return -expm1f(step * log_beta); }
+
+__device__ Update update_of(const KernelArgs& kernel, float step) {
+  const AdamWArgs& args = kernel.args;
   const double lr = args.device_learning_rate != nullptr ? *args.device_learning_rate : args.learning_rate;
   Update update;
   update.decay = static_cast<float>(args.decoupled ? lr * args.weight_decay : args.weight_decay);
   update.keep1 = static_cast<float>(1 - args.beta1);
   update.beta2 = static_cast<float>(args.beta2);
   update.keep2 = static_cast<float>(1 - args.beta2);
-  update.step_size = static_cast<float>(lr / (1 - pow(args.beta1, step)));
-  update.root2 = static_cast<float>(1 / sqrt(1 - pow(args.beta2, step)));
+  update.step_size = static_cast<float>(lr) / bias_correction(kernel.log_beta1, step);
+  update.root2 = 1 / sqrtf(bias_correction(kernel.log_beta2, step));
   update.eps = static_cast<float>(args.eps);
   update.clip_scale = args.clip_scale != nullptr ? *args.clip_scale : 1.0F;
   update.decoupled = args.decoupled;
@@ -80,10 +91,9 @@ __device__ bool numbers_fit_steps(const AdamWTensor& tensor, int step) {
          (tensor.random_gap == 0 || (tensor.random_gap % 4 == 0 && tensor.random_row % step == 0));
 }
 
-template <typename P, int N>
-__device__ void store_parameters(P* to, const float (&values)[N], const AdamWArgs& args, const Rounding& rounding,
-                                 int64_t at) {
-  if (sizeof(P) == 4 || !args.stochastic_rounding) {
+template <bool kStochastic, typename P, int N>
+__device__ void store_parameters(P* to, const float (&values)[N], const Rounding& rounding, int64_t at) {
+  if constexpr (sizeof(P) == 4 || !kStochastic) {
     store_floats<P, N>(to, values);
     return;
   }
@@ -99,8 +109,8 @@ __device__ void store_parameters(P* to, const float (&values)[N], const AdamWArg
   store<bfloat16, N>(reinterpret_cast<bfloat16*>(to), raw);
 }
 
-template <int N, typename P, typename G, typename S>
-__device__ void update_elements(const AdamWTensor& tensor, int64_t at, const AdamWArgs& args, const Update& update) {
+template <bool kStochastic, int N, typename P, typename G, typename S>
+__device__ void update_elements(const AdamWTensor& tensor, int64_t at, const Update& update, const Rounding& rounding) {
   P* parameters = static_cast<P*>(tensor.parameter) + at;
   S* exp_avgs = static_cast<S*>(tensor.exp_avg) + at;
   S* exp_avg_sqs = static_cast<S*>(tensor.exp_avg_sq) + at;
@@ -117,74 +127,52 @@ __device__ void update_elements(const AdamWTensor& tensor, int64_t at, const Ada
   for (int j = 0; j < N; ++j) apply(update, gradient[j], parameter[j], exp_avg[j], exp_avg_sq[j]);
   store_floats<S, N>(exp_avgs, exp_avg);
   store_floats<S, N>(exp_avg_sqs, exp_avg_sq);
-  store_parameters<P, N>(parameters, parameter, args, update.rounding, at);
+  store_parameters<kStochastic, P, N>(parameters, parameter, rounding, at);
 }
 
-template <typename P, typename G, typename S>
-__device__ void update_chunk(const AdamWTensor& tensor, ChunkRange range, const AdamWArgs& args, const Update& update) {
+template <bool kStochastic, typename P, typename G, typename S>
+__device__ void update_chunk(const AdamWTensor& tensor, ChunkRange range, const Update& update, float step) {
   constexpr int kStep = step_of_widest(sizeof(P) > sizeof(S) ? sizeof(P) : sizeof(S));
   const bool vector = vector_aligned(tensor.parameter, 0, 1) && vector_aligned(tensor.gradient, 0, 1) &&
                       vector_aligned(tensor.exp_avg, 0, 1) && vector_aligned(tensor.exp_avg_sq, 0, 1) &&
-                      (!args.stochastic_rounding || numbers_fit_steps(tensor, kStep));
+                      (!kStochastic || numbers_fit_steps(tensor, kStep));
+  Rounding rounding = {};
+  if constexpr (kStochastic) rounding = rounding_of(tensor, range.begin, step);
   int64_t scalars = range.begin;
   if (vector) {
     scalars += (range.end - range.begin) / kStep * kStep;
     for (int64_t at = range.begin + threadIdx.x * kStep; at < scalars; at += kThreads * kStep)
-      update_elements<kStep, P, G, S>(tensor, at, args, update);
+      update_elements<kStochastic, kStep, P, G, S>(tensor, at, update, rounding);
   }
   for (int64_t at = scalars + threadIdx.x; at < range.end; at += kThreads)
-    update_elements<1, P, G, S>(tensor, at, args, update);
+    update_elements<kStochastic, 1, P, G, S>(tensor, at, update, rounding);
 }
 
-template <typename P, typename G>
-__device__ void update_chunk(const AdamWTensor& tensor, ChunkRange range, const AdamWArgs& args, const Update& update) {
-  if (tensor.state_type == ElementType::kBFloat16) {
-    update_chunk<P, G, bfloat16>(tensor, range, args, update);
-  } else {
-    update_chunk<P, G, float>(tensor, range, args, update);
-  }
-}
-
-template <typename P>
-__device__ void update_chunk(const AdamWTensor& tensor, ChunkRange range, const AdamWArgs& args, const Update& update) {
-  if (tensor.gradient_type == ElementType::kBFloat16) {
-    update_chunk<P, bfloat16>(tensor, range, args, update);
-  } else {
-    update_chunk<P, float>(tensor, range, args, update);
-  }
-}
-
-__global__ void __launch_bounds__(kThreads, kBlocks) adamw_kernel(AdamWArgs args) {
+template <bool kStochastic>
+__global__ void __launch_bounds__(kThreads, blocks(kStochastic))
+    adamw_kernel(const __grid_constant__ KernelArgs kernel) {
+  const AdamWArgs& args = kernel.args;
   if (args.skip != nullptr && *args.skip != 0) return;
-  __shared__ Update update;
-  float step = -1;  // that `update` is for
-  for (int64_t chunk = blockIdx.x; chunk < args.chunks; chunk += gridDim.x) {
-    const AdamWTensor tensor = args.tensors[entry_of_chunk(args.tensors, args.count, chunk)];
-    const float its_step = tensor.step != nullptr ? *tensor.step : static_cast<float>(args.step);
-    if (its_step != step) {  // the same for all threads, and seldom: tensors mostly have one count
-      step = its_step;
-      __syncthreads();
-      if (threadIdx.x == 0) update = update_of(args, step);
-      __syncthreads();
-    }
-    const ChunkRange range = range_of_chunk(tensor, tensor.count, chunk);
-    if (args.stochastic_rounding) {
-      __syncthreads();
-      if (threadIdx.x == 0) update.rounding = rounding_of(tensor, range.begin, step);
-      __syncthreads();
-    }
-    if (tensor.parameter_type == ElementType::kBFloat16) {
-      update_chunk<bfloat16>(tensor, range, args, update);
-    } else {
-      update_chunk<float>(tensor, range, args, update);
-    }
-  }
+  const int64_t chunk = blockIdx.x;
+  const AdamWTensor& tensor = args.tensors[entry_of_chunk(args.tensors, args.count, chunk)];
+  const float step = tensor.step != nullptr ? *tensor.step : static_cast<float>(args.step);
+  const Update update = update_of(kernel, step);
+  const ChunkRange range = range_of_chunk(tensor, tensor.count, chunk);
+  with_type(tensor.parameter_type, [&](auto parameter) {
+    with_type(tensor.gradient_type, [&](auto gradient) {
+      with_type(tensor.state_type, [&](auto state) {
+        update_chunk<kStochastic, decltype(parameter), decltype(gradient), decltype(state)>(tensor, range, update,
+                                                                                            step);
+      });
+    });
+  });
 }
 
 }  // namespace
 
 void adamw(const AdamWArgs& args, CUstream_st* stream) {
-  launch(adamw_kernel, resident_blocks(args.chunks, kBlocks), kThreads, 0, stream, args);
+  const KernelArgs kernel{args, static_cast<float>(std::log(args.beta1)), static_cast<float>(std::log(args.beta2))};
+  launch(args.stochastic_rounding ? adamw_kernel<true> : adamw_kernel<false>, args.chunks, kThreads, 0, stream, kernel);
 }
 
 }  // namespace titanium::kernels

@@ -1,6 +1,5 @@
-#include <cooperative_groups.h>
-
 #include "titanium/kernels/cross_entropy.h"
+#include "titanium/kernels/cuda/cluster.cuh"
 #include "titanium/kernels/cuda/exponential.cuh"
 #include "titanium/kernels/cuda/launch.cuh"
 #include "titanium/kernels/cuda/reduce.cuh"
@@ -13,8 +12,9 @@ namespace {
 constexpr int kBatch = 4;  // words that a thread has under way
 
 // The sum of exp(x - max) over the x seen so far. The first maximum is finite, so that no difference of infinities
-// arises. Exponentials are powers of two of x * log2(e) - in_log2(max), one instruction each: where maxima are
-// exchanged, differences are those of in_log2, so that its rounding cancels.
+// arises. An exponential is the power of two of x * log2(e) - in_log2(max), one instruction before it. in_log2 is
+// rounded: where maxima are exchanged, differences are those of in_log2, and `sum` is relative to it; exact_sum is
+// relative to max.
 struct SumExp {
   float max = -1e30F;
   float sum = 0;
@@ -34,6 +34,10 @@ __device__ void add(SumExp& part, const SumExp& other) {
   raise_max(part, max);
   raise_max(more, max);
   part.sum += more.sum;
+}
+
+__device__ float exact_sum(const SumExp& part) {
+  return part.sum * exp2_approximately(fmaf(-part.max, kLog2OfE, in_log2(part.max)));
 }
 
 template <int N>
@@ -178,17 +182,19 @@ __global__ void __launch_bounds__(kThreads, resident(kThreads)) rows_kernel(Rows
     const float target = target_logit(args, row, label);
     const SumExp total = read_row<kThreads, T, N>(row, words, cache, rows_args.kept, rooms[turn]);
     turn ^= 1;
-    if (threadIdx.x == 0) args.row_losses[t] = logf(total.sum) + (total.max - target);
+    if (threadIdx.x == 0) args.row_losses[t] = logf(exact_sum(total)) + (total.max - target);
     if (args.write_gradient)
       write_row<kThreads, T, N>(row, words, cache, rows_args.kept, total.max, scale / total.sum, label, scale);
   }
 }
 
-// Rows that a cluster of kCluster blocks keeps in its rings: while a row's gradient is written, the next row's words
-// come into the slots that become free.
+// Rows that a cluster of kCluster blocks keeps in its rings. While a row's gradient is written, the next row's words
+// come into the slots that become free; while the blocks wait for each other, each sums those that are there.
 constexpr int kRingThreads = 1024;
+constexpr int kRingWarps = kRingThreads / 32;
 constexpr int kRingSlots = 14;
-constexpr int kRingWords = 8;  // that a thread should have of a row, so that slots are left for the next
+constexpr int kRingWords = 8;                         // the most that a thread has of a row,
+constexpr int kEarlyWords = kRingSlots - kRingWords;  // and those of the next row that are there beside them
 
 // This thread's words of the rows, and what it has asked for: up to number `word` of row `row`.
 template <int kCluster, typename T, int N>
@@ -206,6 +212,9 @@ class RowWords {
 
   __device__ int place(int word) const { return first_ + word * kStep; }
   __device__ bool exists(int word) const { return word < existing_; }
+  __device__ static int slot_after(int slot, int words) {
+    return slot + words < kRingSlots ? slot + words : slot + words - kRingSlots;
+  }
 
   // Asks for the next word; every call closes a batch.
   __device__ void ask() {
@@ -214,33 +223,32 @@ class RowWords {
       ring_.ask(slot_, row + int64_t{place(word_)} * N);
     }
     ring_.close_batch();
-    slot_ = next(slot_);
+    slot_ = slot_after(slot_, 1);
     if (++word_ == of_row_) {
       word_ = 0;
       row_ += gridDim.x / kCluster;
     }
   }
-  // Of this thread's words of the row whose first word is in `slot`; they stay there.
-  __device__ SumExp sum(int slot) const {
-    SumExp part;
-    add_words<0>(slot, part);
-    return part;
-  }
   __device__ Raw<T, N> read(int slot) const { return ring_.template read<T>(slot); }
-  __device__ static int next(int slot) { return slot + 1 == kRingSlots ? 0 : slot + 1; }
+
+  // Of the row whose first word is in `slot`, before and after the words of the row before it were given up.
+  __device__ void add_early(int slot, SumExp& part) const {
+    ring_.template wait_for_all_but<0>();
+    add_words(slot, 0, of_row_ < kEarlyWords ? of_row_ : kEarlyWords, part);
+  }
+  __device__ void add_late(int slot, SumExp& part) const {
+    ring_.template wait_for_all_but<kEarlyWords>();
+    add_words(slot, kEarlyWords, of_row_, part);
+  }
 
  private:
-  // The number of batches that may still be under way is part of an instruction, hence the template.
-  template <int kWord>
-  __device__ void add_words(int slot, SumExp& part) const {
-    if (kWord >= of_row_) return;
-    ring_.template wait_for_all_but<kRingSlots - 1 - kWord>();
-    if (exists(kWord)) {
+  __device__ void add_words(int slot, int first, int end, SumExp& part) const {
+#pragma unroll 2
+    for (int word = first; word < end && exists(word); ++word) {
       float values[N];
-      to_float(read(slot), values);
+      to_float(read(slot_after(slot, word)), values);
       add(part, values);
     }
-    if constexpr (kWord + 1 < kRingSlots) add_words<kWord + 1>(next(slot), part);
   }
 
   const CrossEntropyArgs& args_;
@@ -250,28 +258,44 @@ class RowWords {
   int word_ = 0, slot_ = 0;
 };
 
+// Sums over the blocks of a cluster, in two steps between which a block can do something else. A warp tells its sum to
+// all blocks; no sum is negative, so its sign is the message's mark, which changes from use to use. Two rooms are used
+// in turn: nobody can be two rows ahead.
 template <int kCluster>
-struct ClusterRooms {
-  SumExpRoom of_warps;
-  SumExp of_blocks[kCluster];
-};
-
-// Over the blocks of a cluster. Rooms are used in turn, as those of block_sum.
-template <int kCluster>
-__device__ SumExp add_cluster(SumExp part, ClusterRooms<kCluster>& rooms) {
-  part = add_block<kRingThreads>(part, rooms.of_warps);
-  if constexpr (kCluster > 1) {
-#if __CUDA_ARCH__ >= 900
-    const auto cluster = cooperative_groups::this_cluster();
-    if (threadIdx.x < kCluster) *cluster.map_shared_rank(&rooms.of_blocks[cluster.block_rank()], threadIdx.x) = part;
-    cluster.sync();
-    part = SumExp{};
-#pragma unroll
-    for (int block = 0; block < kCluster; ++block) add(part, rooms.of_blocks[block]);
-#endif
+class ClusterRoom {
+ public:
+  // By all threads, before the cluster meets.
+  __device__ void open() {
+    if (threadIdx.x < kCluster * kRingWarps) of_warps_[threadIdx.x] = marked(SumExp{}, 1);
   }
-  return part;
-}
+  __device__ void give(SumExp part, int use) {
+    part = add_lanes(part);
+    const unsigned lane = threadIdx.x % 32, warp = blockIdx.x % kCluster * kRingWarps + threadIdx.x / 32;
+    if (lane < kCluster) tell(lane, &of_warps_[warp], marked(part, use));
+  }
+  __device__ SumExp take(int use) const {
+    SumExp part;
+#pragma unroll
+    for (int block = 0; block < kCluster; ++block) {
+      const uint64_t* place = &of_warps_[block * kRingWarps + threadIdx.x % 32];
+      uint64_t message = hear(place);
+      while (message >> 63 != (use & 1)) message = hear(place);
+      SumExp of_warp;
+      of_warp.max = __uint_as_float(static_cast<unsigned>(message));
+      of_warp.sum = __uint_as_float(static_cast<unsigned>(message >> 32) & 0x7FFFFFFFU);
+      add(part, of_warp);
+    }
+    __syncwarp();
+    return add_lanes(part);
+  }
+
+ private:
+  __device__ static uint64_t marked(const SumExp& part, int use) {
+    const unsigned sum = (__float_as_uint(part.sum) & 0x7FFFFFFFU) | static_cast<unsigned>(use & 1) << 31;
+    return uint64_t{sum} << 32 | __float_as_uint(part.max);
+  }
+  uint64_t of_warps_[kCluster * kRingWarps];
+};
 
 struct RingArgs {
   CrossEntropyArgs args;
@@ -281,27 +305,36 @@ struct RingArgs {
 template <int kCluster, typename T, int N>
 __global__ void __launch_bounds__(kRingThreads, 1) ring_rows_kernel(const __grid_constant__ RingArgs ring_args) {
   const CrossEntropyArgs& args = ring_args.args;
-  __shared__ ClusterRooms<kCluster> rooms[2];
+  __shared__ ClusterRoom<kCluster> rooms[2];
   const int of_row = ring_args.words_of_thread;
+  const int64_t step = gridDim.x / kCluster;
   RowWords<kCluster, T, N> words(args, of_row);
   for (int i = 0; i < kRingSlots; ++i) words.ask();
+  for (ClusterRoom<kCluster>& room : rooms) room.open();
+  meet_cluster();
   const float scale = total_scale(args.scale, args.device_scale);
   const bool first_of_cluster = blockIdx.x % kCluster == 0 && threadIdx.x == 0;
+  SumExp ahead;
+  words.add_early(0, ahead);
   int slot = 0, turn = 0;
-  for (int64_t t = blockIdx.x / kCluster; t < args.rows; t += gridDim.x / kCluster, turn ^= 1) {
+  for (int64_t t = blockIdx.x / kCluster; t < args.rows; t += step, ++turn) {
+    ClusterRoom<kCluster>& room = rooms[turn % 2];
     T* row = static_cast<T*>(args.logits) + t * args.row_stride;
     const int64_t label = args.labels[t];
     const bool ignored = label == kIgnoredLabel;
     const float target = first_of_cluster && !ignored ? target_logit(args, row, label) : 0.0F;
-    const SumExp total = add_cluster<kCluster>(words.sum(slot), rooms[turn]);
-    if (first_of_cluster) args.row_losses[t] = ignored ? 0.0F : logf(total.sum) + (total.max - target);
-    for (int i = 0; i < of_row; ++i, slot = words.next(slot)) {
+    words.add_late(slot, ahead);
+    room.give(ahead, turn / 2);
+    ahead = SumExp{};
+    if (t + step < args.rows) words.add_early(words.slot_after(slot, of_row), ahead);
+    const SumExp total = room.take(turn / 2);
+    if (first_of_cluster) args.row_losses[t] = ignored ? 0.0F : logf(exact_sum(total)) + (total.max - target);
+    for (int i = 0; i < of_row; ++i, slot = words.slot_after(slot, 1)) {
       if (words.exists(i)) {
-        const Raw<T, N> raw = words.read(slot);
         if (ignored) {
           store<T, N>(row + int64_t{words.place(i)} * N, Raw<T, N>{});
         } else {
-          write_word<T, N>(row, words.place(i), raw, total.max, scale / total.sum, label, scale);
+          write_word<T, N>(row, words.place(i), words.read(slot), total.max, scale / total.sum, label, scale);
         }
       }
       words.ask();
@@ -357,7 +390,7 @@ __global__ void __launch_bounds__(kWarpThreads, kWarpBlocks) short_rows_kernel(C
   const WarpRow<T, N> held(row, words);
   const float target = target_logit(args, row, label);
   const SumExp total = held.sum();
-  if (lane == 0) args.row_losses[t] = logf(total.sum) + (total.max - target);
+  if (lane == 0) args.row_losses[t] = logf(exact_sum(total)) + (total.max - target);
   if (!args.write_gradient) return;
   __syncwarp();  // nobody reads the target's logit any more
 #pragma unroll
@@ -372,7 +405,7 @@ __device__ void write_statistics(const CrossEntropyShardArgs& args, int64_t t, c
   const int64_t column = args.labels[t] - args.first_column;
   const bool here = args.labels[t] != kIgnoredLabel && column >= 0 && column < args.vocabulary;
   args.row_max[t] = total.max;
-  args.row_sum[t] = total.sum;
+  args.row_sum[t] = exact_sum(total);
   args.target_logit[t] = here ? static_cast<float>(row[column]) : 0.0F;
 }
 

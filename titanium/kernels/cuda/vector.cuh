@@ -12,9 +12,10 @@ namespace titanium::kernels {
 
 using bfloat16 = __nv_bfloat16;
 
-// Calls `call` with a value of the C++ type that `type` names.
+// Calls `call` with a value of the C++ type that `type` names. `call` is of the side that calls.
+#pragma nv_exec_check_disable
 template <typename Call>
-void with_type(ElementType type, const Call& call) {
+__host__ __device__ void with_type(ElementType type, const Call& call) {
   if (type == ElementType::kBFloat16) {
     call(bfloat16{});
   } else {
