@@ -32,10 +32,10 @@ inline int64_t largest_shared_bytes(int64_t fixed_bytes) {
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Note [Grids]
-// Kernels loop over their tasks, so any number of blocks is right. A block for each task is fastest where a block keeps
-// nothing from task to task: blocks then start in the order of the memory that they touch, and what is under way at any
-// time lies close together. A resident grid, whose blocks each take every n-th task, drifts apart and loses a tenth of
-// the memory's speed. It is for kernels whose blocks gather something over all their tasks.
+// A block for each task is fastest where a block keeps nothing from task to task: blocks then start in the order of the
+// memory that they touch, and what is under way at any time lies close together. A resident grid, whose blocks each
+// loop over every n-th task, drifts apart and loses a tenth of the memory's speed. It is for kernels whose blocks
+// gather something over all their tasks, and for those that keep the next task's words under way.
 
 // Blocks for `tasks` of which each block takes one at a time: no more than the device holds at once.
 // `per_multiprocessor` is what the kernel's __launch_bounds__ promises.
