@@ -3,9 +3,8 @@
 #include <ATen/Parallel.h>
 #include <c10/util/BFloat16.h>
 
-#include <cmath>
-
 #include "titanium/base/error.h"
+#include "titanium/kernels/adamw_update.h"
 #include "titanium/kernels/stochastic_rounding.h"
 
 namespace titanium::optim {
@@ -14,44 +13,6 @@ namespace {
 using kernels::AdamWArgs;
 using kernels::AdamWTensor;
 using kernels::ElementType;
-
-// The numbers of one update, the same for all elements, made in double as the kernel does.
-struct Update {
-  float decay;
-  float keep1;
-  float beta2;
-  float keep2;
-  float step_size;
-  float root2;
-  float eps;
-  float clip_scale;
-  bool decoupled;
-};
-
-Update update_of(const AdamWArgs& args, double step) {
-  const double lr = args.learning_rate;
-  return {.decay = static_cast<float>(args.decoupled ? lr * args.weight_decay : args.weight_decay),
-          .keep1 = static_cast<float>(1 - args.beta1),
-          .beta2 = static_cast<float>(args.beta2),
-          .keep2 = static_cast<float>(1 - args.beta2),
-          .step_size = static_cast<float>(lr / (1 - std::pow(args.beta1, step))),
-          .root2 = static_cast<float>(1 / std::sqrt(1 - std::pow(args.beta2, step))),
-          .eps = static_cast<float>(args.eps),
-          .clip_scale = args.clip_scale != nullptr ? *args.clip_scale : 1.0F,
-          .decoupled = args.decoupled};
-}
-
-void apply(const Update& update, float gradient, float& parameter, float& exp_avg, float& exp_avg_sq) {
-  gradient *= update.clip_scale;
-  if (update.decoupled) {
-    parameter -= update.decay * parameter;
-  } else {
-    gradient += update.decay * parameter;
-  }
-  exp_avg += update.keep1 * (gradient - exp_avg);
-  exp_avg_sq = update.beta2 * exp_avg_sq + update.keep2 * gradient * gradient;
-  parameter -= update.step_size * exp_avg / (std::sqrt(exp_avg_sq) * update.root2 + update.eps);
-}
 
 c10::BFloat16 round(float value, const AdamWTensor& tensor, uint64_t key, int64_t i) {
   const int64_t gaps = tensor.random_gap == 0 ? 0 : i / tensor.random_row * tensor.random_gap;
@@ -69,7 +30,7 @@ void update_on_host(const AdamWTensor& tensor, const AdamWArgs& args) {
   if (args.skip != nullptr && *args.skip != 0) return;
   const float step = tensor.step != nullptr ? *tensor.step : static_cast<float>(args.step);
   const uint64_t key = tensor.random_key + static_cast<uint64_t>(step);
-  const Update update = update_of(args, step);
+  const kernels::AdamWUpdate update(args, kernels::LogBetas(args), step);
   auto* parameters = static_cast<c10::BFloat16*>(tensor.parameter);
   const auto* gradients = static_cast<const c10::BFloat16*>(tensor.gradient);
   auto* exp_avgs = static_cast<c10::BFloat16*>(tensor.exp_avg);
@@ -77,7 +38,7 @@ void update_on_host(const AdamWTensor& tensor, const AdamWArgs& args) {
   at::parallel_for(0, tensor.count, AdamWTensor::kChunkElements, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       float parameter = parameters[i], exp_avg = exp_avgs[i], exp_avg_sq = exp_avg_sqs[i];
-      apply(update, gradients[i], parameter, exp_avg, exp_avg_sq);
+      update.apply(gradients[i], parameter, exp_avg, exp_avg_sq);
       exp_avgs[i] = exp_avg;
       exp_avg_sqs[i] = exp_avg_sq;
       parameters[i] = args.stochastic_rounding ? round(parameter, tensor, key, i) : c10::BFloat16(parameter);

@@ -1,6 +1,4 @@
-#include <cmath>
-
-#include "titanium/kernels/adamw.h"
+#include "titanium/kernels/adamw_update.h"
 #include "titanium/kernels/cuda/chunk.cuh"
 #include "titanium/kernels/cuda/launch.cuh"
 #include "titanium/kernels/cuda/vector.cuh"
@@ -21,56 +19,10 @@ struct Rounding {
   int64_t gap;
 };
 
-// The numbers of one update, the same for all elements.
-struct Update {
-  float decay;  // lr * weight_decay, or weight_decay where it is added to the gradient
-  float keep1;  // 1 - beta1
-  float beta2;
-  float keep2;
-  float step_size;  // lr / (1 - beta1^step)
-  float root2;      // 1 / sqrt(1 - beta2^step)
-  float eps;
-  float clip_scale;
-  bool decoupled;
-};
-
-// What the host prepares of an update.
 struct KernelArgs {
   AdamWArgs args;
-  float log_beta1;
-  float log_beta2;
+  LogBetas logs;
 };
-
-// 1 - beta^step, right in all digits: the difference of nearly equal numbers never arises.
-__device__ float bias_correction(float log_beta, float step) { return -expm1f(step * log_beta); }
-
-__device__ Update update_of(const KernelArgs& kernel, float step) {
-  const AdamWArgs& args = kernel.args;
-  const double lr = args.device_learning_rate != nullptr ? *args.device_learning_rate : args.learning_rate;
-  Update update;
-  update.decay = static_cast<float>(args.decoupled ? lr * args.weight_decay : args.weight_decay);
-  update.keep1 = static_cast<float>(1 - args.beta1);
-  update.beta2 = static_cast<float>(args.beta2);
-  update.keep2 = static_cast<float>(1 - args.beta2);
-  update.step_size = static_cast<float>(lr) / bias_correction(kernel.log_beta1, step);
-  update.root2 = 1 / sqrtf(bias_correction(kernel.log_beta2, step));
-  update.eps = static_cast<float>(args.eps);
-  update.clip_scale = args.clip_scale != nullptr ? *args.clip_scale : 1.0F;
-  update.decoupled = args.decoupled;
-  return update;
-}
-
-__device__ void apply(const Update& update, float gradient, float& parameter, float& exp_avg, float& exp_avg_sq) {
-  gradient *= update.clip_scale;
-  if (update.decoupled) {
-    parameter -= update.decay * parameter;
-  } else {
-    gradient += update.decay * parameter;
-  }
-  exp_avg += update.keep1 * (gradient - exp_avg);
-  exp_avg_sq = update.beta2 * exp_avg_sq + update.keep2 * gradient * gradient;
-  parameter -= update.step_size * exp_avg / (sqrtf(exp_avg_sq) * update.root2 + update.eps);
-}
 
 __device__ Rounding rounding_of(const AdamWTensor& tensor, int64_t begin, float step) {
   const int64_t rows = tensor.random_gap == 0 ? 0 : begin / tensor.random_row;
@@ -110,7 +62,8 @@ __device__ void store_parameters(P* to, const float (&values)[N], const Rounding
 }
 
 template <bool kStochastic, int N, typename P, typename G, typename S>
-__device__ void update_elements(const AdamWTensor& tensor, int64_t at, const Update& update, const Rounding& rounding) {
+__device__ void update_elements(const AdamWTensor& tensor, int64_t at, const AdamWUpdate& update,
+                                const Rounding& rounding) {
   P* parameters = static_cast<P*>(tensor.parameter) + at;
   S* exp_avgs = static_cast<S*>(tensor.exp_avg) + at;
   S* exp_avg_sqs = static_cast<S*>(tensor.exp_avg_sq) + at;
@@ -124,14 +77,14 @@ __device__ void update_elements(const AdamWTensor& tensor, int64_t at, const Upd
   to_float(raw_exp_avg, exp_avg);
   to_float(raw_exp_avg_sq, exp_avg_sq);
 #pragma unroll
-  for (int j = 0; j < N; ++j) apply(update, gradient[j], parameter[j], exp_avg[j], exp_avg_sq[j]);
+  for (int j = 0; j < N; ++j) update.apply(gradient[j], parameter[j], exp_avg[j], exp_avg_sq[j]);
   store_floats<S, N>(exp_avgs, exp_avg);
   store_floats<S, N>(exp_avg_sqs, exp_avg_sq);
   store_parameters<kStochastic, P, N>(parameters, parameter, rounding, at);
 }
 
 template <bool kStochastic, typename P, typename G, typename S>
-__device__ void update_chunk(const AdamWTensor& tensor, ChunkRange range, const Update& update, float step) {
+__device__ void update_chunk(const AdamWTensor& tensor, ChunkRange range, const AdamWUpdate& update, float step) {
   constexpr int kStep = step_of_widest(sizeof(P) > sizeof(S) ? sizeof(P) : sizeof(S));
   const bool vector = vector_aligned(tensor.parameter, 0, 1) && vector_aligned(tensor.gradient, 0, 1) &&
                       vector_aligned(tensor.exp_avg, 0, 1) && vector_aligned(tensor.exp_avg_sq, 0, 1) &&
@@ -156,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, blocks(kStochastic))
   const int64_t chunk = blockIdx.x;
   const AdamWTensor& tensor = args.tensors[entry_of_chunk(args.tensors, args.count, chunk)];
   const float step = tensor.step != nullptr ? *tensor.step : static_cast<float>(args.step);
-  const Update update = update_of(kernel, step);
+  const AdamWUpdate update(args, kernel.logs, step);
   const ChunkRange range = range_of_chunk(tensor, tensor.count, chunk);
   with_type(tensor.parameter_type, [&](auto parameter) {
     with_type(tensor.gradient_type, [&](auto gradient) {
@@ -171,7 +124,7 @@ __global__ void __launch_bounds__(kThreads, blocks(kStochastic))
 }  // namespace
 
 void adamw(const AdamWArgs& args, CUstream_st* stream) {
-  const KernelArgs kernel{args, static_cast<float>(std::log(args.beta1)), static_cast<float>(std::log(args.beta2))};
+  const KernelArgs kernel{args, LogBetas(args)};
   launch(args.stochastic_rounding ? adamw_kernel<true> : adamw_kernel<false>, args.chunks, kThreads, 0, stream, kernel);
 }
 
