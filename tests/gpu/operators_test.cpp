@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randint.h>
+#include <c10/core/GradMode.h>
 
 #include "tests/gpu/gpu_test.h"
 #include "titanium/ops/attention.h"

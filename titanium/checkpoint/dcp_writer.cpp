@@ -1,6 +1,7 @@
 #include "titanium/checkpoint/dcp_writer.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <charconv>

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <cstring>

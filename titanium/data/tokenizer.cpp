@@ -1,6 +1,7 @@
 #include "titanium/data/tokenizer.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "titanium/base/file.h"
 #include "titanium/data/tokenizer/pipeline.h"

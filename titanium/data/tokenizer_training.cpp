@@ -1,6 +1,7 @@
 #include "titanium/data/tokenizer_training.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "titanium/base/file.h"
 #include "titanium/data/tokenizer/bpe_merges.h"

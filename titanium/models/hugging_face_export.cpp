@@ -1,5 +1,6 @@
 #include "titanium/models/hugging_face_export.h"
 
+#include <c10/core/GradMode.h>
 #include <fcntl.h>
 #include <unistd.h>
 

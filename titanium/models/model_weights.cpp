@@ -1,5 +1,7 @@
 #include "titanium/models/model_weights.h"
 
+#include <c10/core/GradMode.h>
+
 #include <set>
 
 #include "titanium/base/error.h"

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/softmax.h>
+#include <c10/core/GradMode.h>
 
 #include "titanium/ops/attend.h"
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include "titanium/base/error.h"
 #include "titanium/ops/attend.h"

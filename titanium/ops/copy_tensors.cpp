@@ -1,5 +1,7 @@
 #include "titanium/ops/copy_tensors.h"
 
+#include <c10/core/GradMode.h>
+
 #include "titanium/ops/cuda_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 

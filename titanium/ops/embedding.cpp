@@ -3,6 +3,7 @@
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/sort.h>
+#include <c10/core/GradMode.h>
 
 #include "titanium/ops/cuda_kernels.h"
 #include "titanium/ops/kernel_choice.h"

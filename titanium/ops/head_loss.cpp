@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include "titanium/ops/linear.h"
 

@@ -1,6 +1,7 @@
 #include "titanium/ops/init.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
 
 #include "titanium/base/error.h"
 #include "titanium/ops/cuda_kernels.h"

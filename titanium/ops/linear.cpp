@@ -1,6 +1,7 @@
 #include "titanium/ops/linear.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
 
 #include "titanium/ops/float8.h"
 #include "titanium/ops/multiply.h"

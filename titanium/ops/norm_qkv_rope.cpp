@@ -1,5 +1,7 @@
 #include "titanium/ops/norm_qkv_rope.h"
 
+#include <c10/core/GradMode.h>
+
 #include "titanium/ops/float8.h"
 #include "titanium/ops/linear.h"
 #include "titanium/ops/rms_norm.h"

@@ -6,6 +6,7 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sum.h>
+#include <c10/core/GradMode.h>
 
 #include "titanium/ops/cuda_kernels.h"
 #include "titanium/ops/kernel_choice.h"

@@ -1,5 +1,7 @@
 #include "titanium/parallel/fully_shard.h"
 
+#include <c10/core/GradMode.h>
+
 #include "titanium/parallel/float8_shards.h"
 
 namespace titanium::parallel {

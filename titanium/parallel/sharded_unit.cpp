@@ -1,6 +1,7 @@
 #include "titanium/parallel/sharded_unit.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
 
 #include "titanium/base/error.h"
 #include "titanium/ops/copy_tensors.h"

@@ -4,6 +4,5 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "titanium/base/precompiled.h"

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <c10/core/GradMode.h>
 
 #include "titanium/base/error.h"
 #include "titanium/train/token_batch.h"

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include "titanium/base/error.h"
 #include "titanium/train/token_batch.h"

@@ -1,5 +1,7 @@
 #include "titanium/config/dump.h"
 
+#include <nlohmann/json.hpp>
+
 #include "tests/unit/config/config_file.h"
 #include "titanium/base/file.h"
 #include "titanium/config/extension.h"

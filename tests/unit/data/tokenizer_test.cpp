@@ -1,5 +1,6 @@
 #include "titanium/data/tokenizer.h"
 
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "titanium/base/error.h"

@@ -1,6 +1,7 @@
 #include "titanium/ops/attention.h"
 
 #include <ATen/ops/equal.h>
+#include <c10/core/GradMode.h>
 
 #include "tests/support/tensors.h"
 

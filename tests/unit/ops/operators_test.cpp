@@ -7,6 +7,7 @@
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/sum.h>
+#include <c10/core/GradMode.h>
 
 #include "tests/support/tensors.h"
 #include "titanium/ops/embedding.h"

@@ -3,6 +3,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randn.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,5 +1,7 @@
 #include "titanium/models/llama3/args.h"
 
+#include <nlohmann/json.hpp>
+
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 

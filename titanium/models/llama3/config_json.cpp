@@ -1,4 +1,6 @@
 // Llama sizes out of Hugging Face's config.json and Meta's params.json, and into the former.
+#include <nlohmann/json.hpp>
+
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/checkpoint/weights_source.h"

@@ -1,5 +1,7 @@
 #include "titanium/models/llama3/model.h"
 
+#include <c10/core/GradMode.h>
+
 #include "titanium/base/error.h"
 #include "titanium/ops/context_attention.h"
 #include "titanium/ops/cross_entropy.h"
