@@ -9,12 +9,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scratch=${1:-$(mktemp -d)}
 mkdir -p "$scratch"
 source bench/torch_libraries.sh
+source bench/failures.sh
 
-train() {  # MODE STEPS
+train() { attempt "$1 to step $2" run_training "$@"; }
+
+run_training() {  # MODE STEPS
   timeout "${LIMIT:-200}" build/titanium train --model.flavor 8B --training.dtype bfloat16 --training.seq_len 8192 \
     --training.local_batch_size 1 --activation_checkpoint.mode full --lr_scheduler.warmup_steps 2 --metrics.log_freq 1 \
     --training.steps "$2" --job.dump_folder "$scratch/run" --checkpoint.enable --checkpoint.interval 30 \
-    --checkpoint.keep_latest_k 0 --checkpoint.async_mode "$1" --checkpoint.export_dtype bfloat16 >"$scratch/log" 2>&1 || tail -3 "$scratch/log"
+    --checkpoint.keep_latest_k 0 --checkpoint.async_mode "$1" --checkpoint.export_dtype bfloat16 >"$scratch/log" 2>&1 || { tail -3 "$scratch/log"; return 1; }
   grep -iE "(saving|saved|loading|loaded).*checkpoint" "$scratch/log" | sed 's/.* INFO - //' | cut -c1-160 || true
 }
 
@@ -33,11 +36,12 @@ PYTHON
 for mode in async; do
   rm -rf "$scratch/run"
   train "$mode" 59
-  stall "$mode"
+  attempt "stall of $mode" stall "$mode"
 done
 echo "loading what was saved at step 30, then 1 step and a synchronous save of the weights (16 GB)"
 rm -rf "$scratch/run/checkpoint/step-59"
 PYTHONPATH=bench python3 -c 'import checkpoint_io, pathlib, sys; checkpoint_io.forget_cached_files(pathlib.Path(sys.argv[1]))' "$scratch/run"
 train disabled 31
 rm -rf "$scratch/run"
-PYTHONPATH=bench python3 bench/checkpoint_torch.py "$scratch/torch"
+PYTHONPATH=bench attempt torch python3 bench/checkpoint_torch.py "$scratch/torch"
+tell_failures
