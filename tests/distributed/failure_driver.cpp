@@ -41,31 +41,17 @@ void happen(const Fault& fault) {
   std::raise(fault.kind == "kill" ? SIGKILL : SIGSTOP);
 }
 
-// Does what the unit's own hook does, and the fault in the middle.
+// The fault happens inside of what the unit's other hooks do.
 class FaultyHook : public nn::UnitHook {
  public:
-  FaultyHook(std::shared_ptr<nn::UnitHook> inner, const train::TrainState& run, Fault fault)
-      : inner_(std::move(inner)), run_(run), fault_(std::move(fault)) {}
-  void before_forward() override {
-    if (inner_) inner_->before_forward();
-    strike("forward");
-  }
-  void after_forward() override {
-    if (inner_) inner_->after_forward();
-  }
-  void before_backward() override {
-    if (inner_) inner_->before_backward();
-    strike("backward");
-  }
-  void after_backward() override {
-    if (inner_) inner_->after_backward();
-  }
+  FaultyHook(const train::TrainState& run, Fault fault) : run_(run), fault_(std::move(fault)) {}
+  void before_forward() override { strike("forward"); }
+  void before_backward() override { strike("backward"); }
 
  private:
   void strike(const char* phase) const {
     if (fault_.phase == phase && run_.step + 1 == fault_.step) happen(fault_);
   }
-  std::shared_ptr<nn::UnitHook> inner_;
   const train::TrainState& run_;
   Fault fault_;
 };
@@ -93,7 +79,7 @@ void install(const Fault& fault, train::TrainState& run) {
     engine = std::make_unique<FaultyDataParallel>(std::move(engine), run, fault);
   }
   nn::Unit& unit = *run.model->units().at(2);  // the second block
-  unit.hook = std::make_shared<FaultyHook>(unit.hook, run, fault);
+  unit.hooks.push_back(std::make_shared<FaultyHook>(run, fault));
 }
 
 int train_with_fault(const std::vector<std::string>& options) {

@@ -10,17 +10,25 @@
 
 namespace titanium::nn {
 
-// What happens around a unit. parallel/ fills it: gather weights before a use, free them after it, reduce gradients.
+// What happens around a unit: weights are gathered before a use and freed after it, gradients are reduced. A hook
+// overrides the moments that it needs.
 class UnitHook {
  public:
   virtual ~UnitHook() = default;
-  virtual void before_forward() = 0;
-  virtual void after_forward() = 0;
+  virtual void before_forward() {}
+  virtual void after_forward() {}
   // Around the backward of the whole unit. `after_backward` is not called where the unit's input needs no gradient (the
   // first unit): its gradients are complete when the whole backward is.
-  virtual void before_backward() = 0;
-  virtual void after_backward() = 0;
+  virtual void before_backward() {}
+  virtual void after_backward() {}
 };
+
+// Note [Order of hooks]
+// The hooks of a unit enclose it like brackets: `before_forward` and `before_backward` are called from the outermost
+// hook to the innermost, `after_forward` and `after_backward` from the innermost to the outermost. So an inner hook
+// always finds what an outer one has prepared: inside data parallelism the weights are whole and the gradients are this
+// rank's own, outside of it the weights may be shards and the reduction of the gradients has been started. What is
+// applied later encloses what is there: the exchanges of a model first, then FSDP or DDP, then the early step.
 
 enum class UnitRole { kRoot, kEmbedding, kBlock, kHead };
 
@@ -33,14 +41,17 @@ class Unit {
         backward_uses_weights(role != UnitRole::kEmbedding),
         parameters(std::move(parameters)) {}
 
-  // f(x), with the hook around it if there is one.
+  // f(x), with the hooks around it: Note [Order of hooks]. A backward calls the hooks that the forward had.
   Tensor run(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) const;
+
+  // Adds a hook around those that are there; push_back on `hooks` adds one inside them.
+  void enclose(std::shared_ptr<UnitHook> hook) { hooks.insert(hooks.begin(), std::move(hook)); }
 
   std::string name;
   UnitRole role;
   bool backward_uses_weights;  // the gradient of a look-up does not need the table
   std::vector<Parameter*> parameters;
-  std::shared_ptr<UnitHook> hook;
+  std::vector<std::shared_ptr<UnitHook>> hooks;  // outermost first
 };
 
 }  // namespace titanium::nn

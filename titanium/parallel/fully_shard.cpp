@@ -58,7 +58,7 @@ FullyShard::FullyShard(const std::vector<nn::Unit*>& units, std::unique_ptr<Shar
                         .sharded = std::make_unique<ShardedUnit>(*units[i], *context_),
                         .reshard_after_forward =
                             !options.hold_whole && reshards_after_forward(*units[i], options.reshard_after_forward)});
-    units[i]->hook = std::make_shared<Hook>(*this, i);
+    units[i]->enclose(std::make_shared<Hook>(*this, i));
   }
 }
 

@@ -29,9 +29,6 @@ Tensor place_grads(const std::vector<Parameter*>& parameters, Device device) {
 class Replicate::Hook : public nn::UnitHook {
  public:
   Hook(Replicate& owner, size_t bucket) : owner_(owner), bucket_(bucket) {}
-  void before_forward() override {}
-  void after_forward() override {}
-  void before_backward() override {}
   void after_backward() override { owner_.finish_unit(bucket_); }
 
  private:
@@ -52,7 +49,7 @@ Replicate::Replicate(const std::vector<nn::Unit*>& units, comm::GroupPtr group, 
     Bucket& bucket = buckets_.back();
     ++bucket.units;
     bucket.parameters.insert(bucket.parameters.end(), (*unit)->parameters.begin(), (*unit)->parameters.end());
-    (*unit)->hook = std::make_shared<Hook>(*this, buckets_.size() - 1);
+    (*unit)->enclose(std::make_shared<Hook>(*this, buckets_.size() - 1));
   }
   for (Bucket& bucket : buckets_) bucket.grads = place_grads(bucket.parameters, device);
 }

@@ -8,9 +8,6 @@ namespace {
 class AfterBackward : public nn::UnitHook {
  public:
   explicit AfterBackward(std::function<void()> update) : update_(std::move(update)) {}
-  void before_forward() override {}
-  void after_forward() override {}
-  void before_backward() override {}
   void after_backward() override { update_(); }
 
  private:
@@ -23,12 +20,15 @@ EarlyStep::EarlyStep(const std::vector<nn::Unit*>& units, optim::Adam& optimizer
     : units_(units), optimizer_(optimizer) {
   for (nn::Unit* unit : units_) {
     if (unit->role == nn::UnitRole::kRoot) continue;  // shared by others: complete at the very end
-    unit->hook = std::make_shared<AfterBackward>([this, unit] { update(unit->parameters); });
+    hooks_.push_back(std::make_shared<AfterBackward>([this, unit] { update(unit->parameters); }));
+    unit->enclose(hooks_.back());
   }
 }
 
 EarlyStep::~EarlyStep() {
-  for (nn::Unit* unit : units_) unit->hook = nullptr;
+  for (nn::Unit* unit : units_) {
+    std::erase_if(unit->hooks, [&](const auto& hook) { return std::ranges::find(hooks_, hook) != hooks_.end(); });
+  }
 }
 
 void EarlyStep::update(const std::vector<Parameter*>& parameters) {

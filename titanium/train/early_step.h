@@ -12,7 +12,7 @@ namespace titanium::train {
 // micro-batch a step.
 class EarlyStep {
  public:
-  // Puts hooks on the units, which outlive it as the optimizer does.
+  // Encloses the units, which outlive it as the optimizer does, in hooks that its destructor takes away again.
   EarlyStep(const std::vector<nn::Unit*>& units, optim::Adam& optimizer);
   ~EarlyStep();
   EarlyStep(const EarlyStep&) = delete;
@@ -27,6 +27,7 @@ class EarlyStep {
   void update(const std::vector<Parameter*>& parameters);
 
   std::vector<nn::Unit*> units_;
+  std::vector<std::shared_ptr<nn::UnitHook>> hooks_;  // its own
   optim::Adam& optimizer_;
   double lr_ = 0;
   Tensor squares_;  // sum over the gradients that have been used

@@ -164,6 +164,19 @@ TEST(EarlyStep, IsTheSameUpdateWithOneUnitsGradientsAtATime) {
   }
 }
 
+TEST(EarlyStep, TakesAwayItsOwnHooksAlone) {
+  const TrainState run = tiny_run(tiny_config());
+  nn::Unit& unit = *run.model->units().back();
+  const auto other = std::make_shared<nn::UnitHook>();
+  unit.enclose(other);
+  {
+    const EarlyStep early(run.model->units(), *run.optimizer);
+    EXPECT_EQ(unit.hooks.size(), 2U);
+    EXPECT_EQ(unit.hooks.back(), other);
+  }
+  EXPECT_EQ(unit.hooks, std::vector<std::shared_ptr<nn::UnitHook>>{other});
+}
+
 TEST(EarlyStep, LeavesTheGradientsOutOfThePlan) {
   JobConfig config;
   config.model.flavor = "8B";
