@@ -19,24 +19,24 @@ std::string optimizer_name(const std::string& kind, const std::string& fqn, cons
 }
 
 // "" or "model.": where the checkpoint has the model.
-std::string model_prefix(const DcpReader& reader, std::span<Parameter* const> parameters) {
+std::string model_prefix(const DcpReader& reader, std::span<const nn::StoredTensor> stored) {
   const auto holds = [&](const std::string& prefix) {
-    return std::ranges::any_of(parameters, [&](const Parameter* p) { return reader.contains(prefix + p->fqn); });
+    return std::ranges::any_of(stored, [&](const auto& tensor) { return reader.contains(prefix + tensor.fqn); });
   };
   return !holds("") && holds("model.") ? "model." : "";
 }
 
-void check_names(const DcpReader& reader, std::span<Parameter* const> parameters, const std::string& prefix) {
+void check_names(const DcpReader& reader, std::span<const nn::StoredTensor> stored, const std::string& prefix) {
   std::set<std::string> wanted;
   std::vector<std::string> missing;
-  for (const Parameter* parameter : parameters) {
-    wanted.insert(prefix + parameter->fqn);
-    if (!reader.contains(prefix + parameter->fqn)) missing.push_back(parameter->fqn);
+  for (const nn::StoredTensor& tensor : stored) {
+    wanted.insert(prefix + tensor.fqn);
+    if (!reader.contains(prefix + tensor.fqn)) missing.push_back(tensor.fqn);
   }
   TI_CHECK(missing.empty(),
-           "{} has {} of the model's {} parameters; {} is missing. Check model.name and model.flavor against the "
+           "{} has {} of the model's {} tensors; {} is missing. Check model.name and model.flavor against the "
            "checkpoint.",
-           reader.folder().string(), parameters.size() - missing.size(), parameters.size(), missing.front());
+           reader.folder().string(), stored.size() - missing.size(), stored.size(), missing.front());
   for (const auto& [name, entry] : reader.metadata().entries) {
     const auto path = reader.metadata().paths.find(name);
     const bool outside = path != reader.metadata().paths.end() && path->second.size() > 1;
@@ -65,9 +65,10 @@ void add_share(StateDict& state, const std::string& name, const DcpPath& path, c
 
 }  // namespace
 
+bool Shares::is_first_of_stage() const { return rank_ % (dims_.world() / dims_.pp) == 0; }
+
 bool Shares::is_first_holder(const Parameter& parameter) const {
-  if (&parameter == left_out_) return false;
-  return std::ranges::all_of(kHolders, [&](const char* axis) { return parallel::axis_rank(dims_, axis, rank_) == 0; });
+  return &parameter != left_out_ && is_first_of_stage();
 }
 
 std::optional<Box> Shares::of(const Parameter& parameter, size_t turn, size_t bytes) const {
@@ -94,11 +95,20 @@ void add_object(StateDict& state, const std::string& first, const std::string& s
   state.objects.push_back({.name = first + "." + second, .value = std::move(value), .path = {first, second}});
 }
 
-void add_model(StateDict& state, std::span<Parameter* const> parameters, const Shares& shares,
-               std::optional<Dtype> dtype) {
+void add_model(StateDict& state, const nn::Module& model, const Shares& shares, std::optional<Dtype> dtype) {
+  const std::vector<Parameter*> parameters = model.parameters();
   for (size_t turn = 0; turn < parameters.size(); ++turn) {
     const Parameter& parameter = *parameters[turn];
     add_share(state, parameter.fqn, {parameter.fqn}, parameter, turn, parameter.value, shares, dtype);
+  }
+  if (!shares.is_first_of_stage()) return;
+  for (const nn::Buffer* buffer : model.persistent_buffers()) {
+    const bool cast = dtype && c10::isFloatingType(buffer->dtype);
+    state.tensors.push_back({.name = buffer->fqn,
+                             .global_shape = buffer->shape,
+                             .box = {Shape(buffer->shape.size(), 0), buffer->shape},
+                             .tensor = cast ? buffer->value.to(*dtype) : buffer->value,
+                             .path = {buffer->fqn}});
   }
 }
 
@@ -134,15 +144,20 @@ void add_optimizer(StateDict& state, const optim::Adam& optimizer, const Optimiz
   }
 }
 
-void load_model(const DcpReader& reader, std::span<Parameter* const> parameters, std::span<Parameter* const> all) {
-  const std::string prefix = model_prefix(reader, all);
-  check_names(reader, all, prefix);
+void load_model(const DcpReader& reader, const nn::Module& model, const nn::Module& whole) {
+  const std::vector<nn::StoredTensor> stored = whole.stored_tensors();
+  const std::string prefix = model_prefix(reader, stored);
+  check_names(reader, stored, prefix);
   std::vector<DcpRequest> requests;
-  for (Parameter* parameter : parameters) {
+  for (const Parameter* parameter : model.parameters()) {
     requests.push_back({prefix + parameter->fqn, parameter->global_shape, parameter->shard, parameter->value.detach()});
   }
+  for (const nn::Buffer* buffer : model.persistent_buffers()) {
+    const Box all = {Shape(buffer->shape.size(), 0), buffer->shape};
+    requests.push_back({prefix + buffer->fqn, buffer->shape, all, buffer->value});
+  }
   reader.read(requests);
-  for (Parameter* parameter : parameters) parameter->value_changed();
+  for (Parameter* parameter : model.parameters()) parameter->value_changed();
 }
 
 void load_optimizer(const DcpReader& reader, const optim::Adam& optimizer) {

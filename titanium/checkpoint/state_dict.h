@@ -6,6 +6,7 @@
 
 #include "titanium/checkpoint/dcp_reader.h"
 #include "titanium/checkpoint/dcp_writer.h"
+#include "titanium/nn/module.h"
 #include "titanium/optim/adam.h"
 #include "titanium/parallel/parallel_dims.h"
 
@@ -20,7 +21,8 @@ struct StateDict {
 // Note [Shares]
 // A shard that R ranks hold alike is written by all of them, a share of its rows each, so that no rank writes what
 // another one does and all write about as many bytes, without a word between them. Tensors below 1 MiB are not cut:
-// the ranks take turns with them. Scalars and options of a parameter are written by the first of all its holders.
+// the ranks take turns with them. Scalars and options of a parameter and buffers are written by the first rank of the
+// pipeline stage that holds them.
 class Shares {
  public:
   // `left_out` is a parameter that others write; null: none.
@@ -30,6 +32,7 @@ class Shares {
   // Of the parameter's shard; `turn` is the parameter's place among all. Nothing: others write all of it.
   std::optional<Box> of(const Parameter& parameter, size_t turn, size_t bytes) const;
   bool is_first_holder(const Parameter& parameter) const;
+  bool is_first_of_stage() const;
 
  private:
   parallel::ParallelDims dims_;
@@ -37,8 +40,9 @@ class Shares {
   const Parameter* left_out_;
 };
 
-// In `dtype`, if one is given.
-void add_model(StateDict& state, std::span<Parameter* const> parameters, const Shares& shares,
+// The parameters and the persistent buffers. In `dtype`, if one is given; numbers that are no floating-point ones keep
+// theirs.
+void add_model(StateDict& state, const nn::Module& model, const Shares& shares,
                std::optional<Dtype> dtype = std::nullopt);
 
 // What torch.optim keeps beside the moments, the same for all parameters.
@@ -53,10 +57,10 @@ void add_optimizer(StateDict& state, const optim::Adam& optimizer, const Optimiz
 // A value under the names `first`.`second`.
 void add_object(StateDict& state, const std::string& first, const std::string& second, PickleValue value);
 
-// Fill the model from a checkpoint; its names may begin with "model.", as some tools write them. `all` are those of the
-// whole model, on all ranks. Throws Error when a parameter is missing, when there is one that the model does not have,
-// and as DcpReader::read does.
-void load_model(const DcpReader& reader, std::span<Parameter* const> parameters, std::span<Parameter* const> all);
+// Fills the model's parameters and persistent buffers from a checkpoint, whose names may begin with "model.", as some
+// tools write them. `model` may be a part of `whole`, the model on all ranks together. Throws Error when a tensor is
+// missing, when there is one that the model does not have, and as DcpReader::read does.
+void load_model(const DcpReader& reader, const nn::Module& model, const nn::Module& whole);
 void load_optimizer(const DcpReader& reader, const optim::Adam& optimizer);
 
 // Whether there is something under the name `first`.

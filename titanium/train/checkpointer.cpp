@@ -48,7 +48,7 @@ OptimizerFacts facts_of_optimizer(const TrainState& run) {
 // The model and the optimizer.
 StateDict tensors_of(const TrainState& run) {
   StateDict state;
-  add_model(state, run.parameters, shares_of(run));
+  add_model(state, *run.model, shares_of(run));
   add_optimizer(state, *run.optimizer, facts_of_optimizer(run), shares_of(run));
   return state;
 }
@@ -157,7 +157,7 @@ std::optional<Dtype> Checkpointer::export_dtype() const {
 
 void Checkpointer::save_model(int64_t step) {
   StateDict state;
-  add_model(state, run_.parameters, shares_of(run_), export_dtype());
+  add_model(state, *run_.model, shares_of(run_), export_dtype());
   write(state, step);
 }
 
@@ -166,7 +166,7 @@ void Checkpointer::save_hugging_face() {
   const auto whole = run_.model->part({models::whole_stage(run_.model->block_count())});
   const models::HuggingFaceExport out(*whole, dtype, run_.config.model.hf_assets_path);
   StateDict state;
-  add_model(state, run_.parameters, shares_of(run_));
+  add_model(state, *run_.model, shares_of(run_));
   checkpoint::save_together(*group_, root_, run_.step,
                             {.prepare = [&](const fs::path& folder) { out.create_files(folder); },
                              .write =

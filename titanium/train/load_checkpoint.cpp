@@ -102,7 +102,7 @@ class Loading {
 
   void load_model() {
     const auto whole = run_.model->part({models::whole_stage(run_.model->block_count())});
-    checkpoint::load_model(reader_, run_.parameters, whole->parameters());
+    checkpoint::load_model(reader_, *run_.model, *whole);
   }
 
   void load_schedule() {

@@ -66,7 +66,8 @@ void apply_activation_checkpoint(models::LanguageModel& model, const std::vector
 // Offloaded parameters, gradients and optimizer states live in host memory.
 void materialize(models::LanguageModel& model, const config::Training& training, Device device) {
   const bool offload = training.enable_cpu_offload && device.is_cuda();
-  model.materialize(parse_dtype(training.dtype), offload ? Device(at::kCPU) : device, /*pinned=*/offload);
+  model.materialize(parse_dtype(training.dtype), offload ? Device(at::kCPU) : device, /*pinned=*/offload,
+                    /*buffers=*/device);
   model.build_buffers(device);
 }
 
