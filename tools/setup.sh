@@ -3,14 +3,14 @@
 #   titanium_setup program|test
 #
 # `program` installs what the program needs, `test` also what the tests need. Afterwards build/titanium is up to date.
-# A stamp in build/ remembers a finished set-up, so that later calls only ask Ninja whether something changed.
-# The caller has set -euo pipefail.
+# A stamp in build/ remembers a finished set-up, so that later calls only ask Ninja whether something changed. A second
+# set-up of the same build folder waits until the first has ended. The caller has set -euo pipefail.
 #
 #   TITANIUM_DEPS_DIR    where the wheels are kept (default: ~/.cache/titanium)
 #   TITANIUM_TORCH_DIR   an installed torch 2.11.0 (the folder that holds lib/ and include/) to use instead of our own
 #   TITANIUM_CUDA        off: a CPU build even where there is a CUDA compiler; on: a CUDA build even where there is neither a
 #                        compiler nor a driver, as for an image (default: auto)
-#   TITANIUM_PRESET      native (default), release, debug or asan
+#   TITANIUM_PRESET      native (default), release, debug, asan or tsan
 
 TITANIUM_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly TITANIUM_ROOT
@@ -127,21 +127,39 @@ configure() {
     fail "cmake failed; its message above says why. Removing $build and trying again starts afresh"
 }
 
+# Whether the build folder $2 is set up for $1. The stamp alone does not say so: whoever configures by hand leaves it.
+is_set_up() {
+  local tests=OFF
+  [ "$1" = test ] && tests=ON
+  [ "$(cat "$2/.setup" 2>/dev/null)" = "$(setup_key "$1")" ] && grep -qx "TITANIUM_TESTS:BOOL=$tests" "$2/CMakeCache.txt"
+}
+
+# Holds the build folder $1 until unlock_build: CMake and Ninja do not expect a second one beside them.
+lock_build() {
+  mkdir -p "$1"
+  exec 8>"$1/.setup.lock"
+  flock --nonblock 8 && return
+  say "waiting for another set-up of $1"
+  flock 8
+}
+
+unlock_build() { exec 8>&-; }
+
 titanium_setup() {
-  local purpose=$1 preset=${TITANIUM_PRESET:-native} build stamp key
+  local purpose=$1 preset=${TITANIUM_PRESET:-native} build
   build="$TITANIUM_ROOT/build"
   [ "$preset" = native ] || build="$build-$preset"
   TITANIUM_BUILD=$build
+  lock_build "$build"
   # A tree that has tests keeps them: run_train.sh after run_tests.sh must not reconfigure.
-  if [ "$purpose" = program ] && [ "$(cat "$build/.setup-test" 2>/dev/null)" = "$(setup_key test)" ]; then purpose=test; fi
-  stamp="$build/.setup-$purpose"
-  key=$(setup_key "$purpose")
-  if [ "$(cat "$stamp" 2>/dev/null)" != "$key" ]; then
-    rm -f "$build"/.setup-*
+  if [ "$purpose" = program ] && is_set_up test "$build"; then purpose=test; fi
+  if ! is_set_up "$purpose" "$build"; then
+    rm -f "$build/.setup"
     configure "$purpose" "$build" "$preset"
-    echo "$key" >"$stamp"
+    setup_key "$purpose" >"$build/.setup"
   fi
   # Silent when there is nothing to do.
   ninja -C "$build" "${2:-all}" | { grep --line-buffered -v -E '^ninja: (Entering|no work)|Re-checking globbed' || true; } >&2 ||
     fail "the build failed; the compiler's message above says why"
+  unlock_build
 }

@@ -1,9 +1,10 @@
-"""Which command run_train.sh starts for the variables that users of torchtitan, PyTorchJob and Run:ai set, and that the files in
-deploy/ are well-formed."""
+"""Which command run_train.sh starts for the variables that users of torchtitan, PyTorchJob and Run:ai set, how set-ups of one build
+folder get along, and that the files in deploy/ are well-formed."""
 
 import os
 import pathlib
 import re
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -83,6 +84,57 @@ class RunTrainTest(unittest.TestCase):
     def test_the_fake_backend_is_one_process(self):
         self.assertEqual(train_command(COMM_MODE="fake_backend", NGPU="64"),
                          "titanium train --comm.mode=fake_backend --training.steps=1 --training.steps 3 NGPU=64")
+
+
+# tools/setup.sh in a tree where configuring writes only what the set-up reads, and two steps at the same time are a failure.
+SET_UP = """
+set -euo pipefail
+source tools/setup.sh
+alone() { mkdir busy || { echo "two at once" >&2; exit 9; }; sleep 0.2; rmdir busy; }
+configure() {
+  alone
+  echo "TITANIUM_TESTS:BOOL=$([ "$1" = test ] && echo ON || echo OFF)" >"$2/CMakeCache.txt"
+  echo "configured for $1"
+}
+ninja() { alone; }
+titanium_setup "$@"
+"""
+
+
+class SetUpTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.tree = pathlib.Path(folder.name)
+        (self.tree / "tools").mkdir()
+        for name in ("setup.sh", "requirements.txt", "packages.txt"):
+            shutil.copy(ROOT / "tools" / name, self.tree / "tools")
+        self.cache = self.tree / "build/CMakeCache.txt"
+
+    def start(self, purpose, after=""):
+        return subprocess.Popen(["bash", "-c", SET_UP + after, "bash", purpose], cwd=self.tree, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, env={"PATH": "/usr/bin:/bin", "HOME": str(self.tree)})
+
+    def finish(self, process):
+        output, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, errors)
+        return output
+
+    def test_two_at_once_take_turns_and_the_tests_stay(self):
+        processes = [self.start(purpose) for purpose in ("test", "program", "test", "program")]
+        for process in processes:
+            self.finish(process)
+        self.assertIn("TITANIUM_TESTS:BOOL=ON", self.cache.read_text())
+        self.assertEqual(self.finish(self.start("test")), "")
+
+    def test_a_folder_that_is_not_what_its_stamp_says_is_configured_again(self):
+        self.assertEqual(self.finish(self.start("test")), "configured for test\n")
+        self.assertEqual(self.finish(self.start("program")), "")
+        self.cache.write_text("TITANIUM_TESTS:BOOL=OFF\n")
+        self.assertEqual(self.finish(self.start("test")), "configured for test\n")
+
+    def test_what_runs_after_a_set_up_does_not_hold_the_folder(self):
+        self.finish(self.start("test", after="exec flock --nonblock build/.setup.lock true"))
 
 
 class DeployTest(unittest.TestCase):
