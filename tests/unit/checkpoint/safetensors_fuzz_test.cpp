@@ -1,11 +1,8 @@
 // Random damage to headers: whatever the bytes, the parser answers with an Error or with entries that are consistent.
-// TITANIUM_FUZZ_SECONDS makes it run longer.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 
-#include <chrono>
-#include <random>
-
+#include "tests/support/fuzz.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/checkpoint/safetensors_header.h"
@@ -30,7 +27,7 @@ constexpr std::array<std::string_view, 20> kWords = {"{",       "}",
                                                      "null",    "__metadata__",
                                                      "\\u0000", "\xff"};
 
-std::string damaged(std::string header, std::mt19937& random) {
+std::string damaged(std::string header, std::mt19937_64& random) {
   const int changes = 1 + static_cast<int>(random() % 4);
   for (int i = 0; i < changes; ++i) {
     const size_t at = random() % (header.size() + 1);
@@ -60,7 +57,7 @@ std::string damaged(std::string header, std::mt19937& random) {
   return header;
 }
 
-std::string file_with(const std::string& header, std::mt19937& random) {
+std::string file_with(const std::string& header, std::mt19937_64& random) {
   uint64_t length = header.size();
   if (random() % 16 == 0) length ^= uint64_t{1} << (random() % 64);
   std::string file(reinterpret_cast<const char*>(&length), sizeof(length));
@@ -88,17 +85,13 @@ bool survives(const std::string& file) {
 }
 
 TEST(SafetensorsFuzz, DamagedHeadersGiveAnErrorOrConsistentEntries) {
-  const char* seconds = std::getenv("TITANIUM_FUZZ_SECONDS");
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds != nullptr ? std::atoi(seconds) : 2);
-  std::mt19937 random(seconds != nullptr ? std::random_device{}() : 1);
   int64_t accepted = 0, refused = 0;
-  while (std::chrono::steady_clock::now() < end) {
-    for (int i = 0; i < 100; ++i) {
-      const std::string file = file_with(damaged(std::string(kHeader), random), random);
-      (survives(file) ? accepted : refused) += 1;
-      if (::testing::Test::HasFailure()) FAIL() << "header: " << file;
-    }
-  }
+  test::fuzz(20'000, [&](std::mt19937_64& random) {
+    if (HasFailure()) return;
+    const std::string file = file_with(damaged(std::string(kHeader), random), random);
+    (survives(file) ? accepted : refused) += 1;
+    if (HasFailure()) ADD_FAILURE() << "header: " << file;
+  });
   EXPECT_GT(accepted, 0) << "the damage is too heavy to reach the end of the parser";
   EXPECT_GT(refused, accepted);
   RecordProperty("headers", std::to_string(accepted + refused));

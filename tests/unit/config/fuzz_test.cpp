@@ -1,7 +1,5 @@
-// Random damage to files and arguments: the answer is a configuration or a UsageError, soon. A fixed seed keeps the
-// tests repeatable; TITANIUM_FUZZ_SECONDS=600 searches longer, from a seed of its own.
-#include <chrono>
-#include <random>
+// Random damage to files and arguments: the answer is a configuration or a UsageError, soon.
+#include "tests/support/fuzz.h"
 
 #include "tests/unit/config/config_file.h"
 #include "titanium/base/file.h"
@@ -16,17 +14,13 @@ class Fuzz : public ::testing::Test {
  protected:
   template <typename Round>
   void repeat(int rounds, const Round& round) {
-    const char* seconds = std::getenv("TITANIUM_FUZZ_SECONDS");
-    if (!seconds) {
-      for (int i = 0; i < rounds; ++i) round();
-      return;
-    }
-    random_.seed(std::random_device{}());
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(std::atoi(seconds));
-    while (std::chrono::steady_clock::now() < end) round();
+    test::fuzz(rounds, [&](std::mt19937_64& random) {
+      random_ = &random;
+      round();
+    });
   }
 
-  size_t below(size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random_); }
+  size_t below(size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(*random_); }
 
   std::string pick(const std::vector<std::string>& items) { return items[below(items.size())]; }
 
@@ -80,7 +74,7 @@ class Fuzz : public ::testing::Test {
     return text;
   }
 
-  std::mt19937 random_{20260131};
+  std::mt19937_64* random_ = nullptr;
 };
 
 // What loads can be shown; what does not load says why.

@@ -1,18 +1,11 @@
 // Random damage to data files: always samples or a sentence, never a crash, a hang or a huge allocation.
-// TITANIUM_FUZZ_SECONDS sets how long each test runs (default 2).
 #include <sys/resource.h>
 
-#include <chrono>
-
 #include "tests/support/data_files.h"
+#include "tests/support/fuzz.h"
 
 namespace titanium::data::testing {
 namespace {
-
-double fuzz_seconds() {
-  const char* value = std::getenv("TITANIUM_FUZZ_SECONDS");
-  return value != nullptr ? std::atof(value) : 2.0;
-}
 
 int64_t peak_memory_bytes() {
   rusage usage{};
@@ -69,15 +62,13 @@ bool reads_well(const fs::path& path, std::mt19937_64& random) {
 
 void fuzz(const std::string& name, const std::function<std::string(std::mt19937_64&)>& make) {
   const TemporaryFolder folder;
-  std::mt19937_64 random(11);
   const int64_t memory_before = peak_memory_bytes();
   int64_t good = 0;
   int64_t refused = 0;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(fuzz_seconds());
-  while (std::chrono::steady_clock::now() < end) {
+  test::fuzz(300, [&](std::mt19937_64& random) {
     const auto path = folder.write(name, make(random));
     (reads_well(path, random) ? good : refused) += 1;
-  }
+  });
   EXPECT_GT(good, 0);
   EXPECT_GT(refused, 0);
   EXPECT_LT(peak_memory_bytes() - memory_before, int64_t{512} << 20);
@@ -109,16 +100,14 @@ TEST(JsonLinesFuzz, DamagedStates) {
   Loader loader({.name = "fuzz", .path = path, .streams = 4}, encode_bytes, {.batch = 4, .packing = {.seq_len = 32}});
   read_batches(loader, 10);
   const std::string whole = to_json(loader.state());
-  std::mt19937_64 random(5);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(fuzz_seconds());
-  while (std::chrono::steady_clock::now() < end) {
+  test::fuzz(3000, [&](std::mt19937_64& random) {
     try {
       loader.load(loader_state_from_json(mutate(whole, random)));
       read_batches(loader, 5);
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()), "");
     }
-  }
+  });
 }
 
 TEST(JsonLinesFuzz, DeepNestingAndEndlessArchivesStaySmall) {

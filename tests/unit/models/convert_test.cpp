@@ -3,10 +3,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 
-#include <cstdlib>
 #include <fstream>
-#include <random>
 
+#include "tests/support/fuzz.h"
 #include "tests/support/tensors.h"
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
@@ -86,7 +85,7 @@ TEST(Convert, EntriesInsideATensorAreRefused) {
 }
 
 // Truncations, flipped bits, and runs of bytes that are overwritten or moved.
-std::string damage(std::string bytes, std::mt19937& random) {
+std::string damage(std::string bytes, std::mt19937_64& random) {
   const auto place = [&] { return random() % bytes.size(); };
   for (uint32_t times = 1 + random() % 4; times > 0; --times) {
     switch (random() % 4) {
@@ -112,11 +111,9 @@ TEST(ConvertFuzz, DamagedFilesOfTorchSaveGiveAnErrorOrAConsistentResult) {
   const fs::path folder = test::test_folder(), file = folder / "damaged.pt";
   write_sample(folder / "good.pt");
   const std::string good = read_file(folder / "good.pt", "file");
-  const char* seconds = std::getenv("TITANIUM_FUZZ_SECONDS");
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds == nullptr ? 2 : std::atoi(seconds));
-  std::mt19937 random(11);
   int rounds = 0, refused = 0;
-  for (; rounds < 200 || std::chrono::steady_clock::now() < end; ++rounds) {
+  test::fuzz(200, [&](std::mt19937_64& random) {
+    ++rounds;
     std::ofstream(file, std::ios::binary | std::ios::trunc) << damage(good, random);
     try {
       const auto source = checkpoint::open_torch_file(file);
@@ -125,7 +122,7 @@ TEST(ConvertFuzz, DamagedFilesOfTorchSaveGiveAnErrorOrAConsistentResult) {
     } catch (const Error&) {
       ++refused;
     }
-  }
+  });
   EXPECT_GT(refused, rounds / 10);
 }
 

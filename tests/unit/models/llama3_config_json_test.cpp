@@ -1,8 +1,8 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
-#include <random>
 
+#include "tests/support/fuzz.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/models/llama3/args.h"
@@ -167,10 +167,7 @@ TEST_F(ConfigJson, DeepNestingIsRefused) {
   EXPECT_EQ(refusal(text), ": hidden_size is an array, but should be a whole number.");
 }
 
-// A fixed seed keeps the test repeatable; TITANIUM_FUZZ_SECONDS=600 searches longer, from a seed of its own.
 TEST_F(ConfigJson, DamagedFilesAreReadOrRefused) {
-  std::mt19937 random(20260131);
-  const auto below = [&](size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random); };
   const std::string seeds[] = {published().dump(), written_by_transformers_5().dump()};
   const std::string pieces[] = {"{",
                                 "}",
@@ -190,7 +187,8 @@ TEST_F(ConfigJson, DamagedFilesAreReadOrRefused) {
                                 "\\ud800",
                                 "\xff",
                                 "rope_parameters"};
-  const auto round = [&] {
+  test::fuzz(1500, [&](std::mt19937_64& random) {
+    const auto below = [&](size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random); };
     std::string text = seeds[below(2)];
     for (size_t edits = 1 + below(5); edits > 0; --edits) {
       const size_t at = below(text.size() + 1);
@@ -204,14 +202,7 @@ TEST_F(ConfigJson, DamagedFilesAreReadOrRefused) {
     } catch (const UsageError& error) {
       EXPECT_LT(std::string_view(error.what()).size(), 1000U);
     }
-  };
-  if (const char* seconds = std::getenv("TITANIUM_FUZZ_SECONDS")) {
-    random.seed(std::random_device{}());
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(std::atoi(seconds));
-    while (std::chrono::steady_clock::now() < end) round();
-  } else {
-    for (int i = 0; i < 1500; ++i) round();
-  }
+  });
 }
 
 }  // namespace
