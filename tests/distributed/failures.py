@@ -30,9 +30,9 @@ LAYOUTS = {
     "hsdp2x2": (4, ["--parallelism.data_parallel_replicate_degree=2"]),
     "fsdp2xtp2": (4, ["--parallelism.tensor_parallel_degree=2"]),
 }
-SCHEDULES = ["GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"]
+# The simplest schedule, and the one with most messages under way.
 LAYOUTS |= {schedule: (2, ["--parallelism.pipeline_parallel_degree=2", "--training.local_batch_size=4",
-                           f"--parallelism.pipeline_parallel_schedule={schedule}"]) for schedule in SCHEDULES}
+                           f"--parallelism.pipeline_parallel_schedule={schedule}"]) for schedule in ("1F1B", "DualPipeV")}
 
 
 class Job:
@@ -139,8 +139,8 @@ def main():
     check_death("fsdp2xtp2", 3, "forward")
     check_death("hsdp2x2", 0, "backward")
     check_death("dp2", 1, "optimizer")
-    for number, schedule in enumerate(SCHEDULES):
-        check_death(schedule, number % 2, "backward" if number % 3 else "forward")
+    check_death("1F1B", 0, "forward")
+    check_death("DualPipeV", 1, "backward")
     check_start()
     check_exception()
     check_stop()

@@ -1,4 +1,5 @@
-"""Every layout trains as one rank does, over Gloo, one process per rank.
+"""One layout of each kind trains as one rank does, over Gloo, one process per rank; tests/unit/train/layouts_test.cpp has all
+others, with ranks that are threads.
 
 Losses, gradient norms and final parameters agree within 1e-5 in fp32 (a stated tolerance in bf16), initial parameters
 bit by bit, token counts exactly. The same eight processes play all layouts, one after the other.
@@ -24,10 +25,21 @@ COMMON = f"""
 """.split()
 
 FP32 = "--training.mixed_precision_param=float32"
+BF16 = "--training.mixed_precision_param=bfloat16"
 FULL = "--activation_checkpoint.mode=full"
-SELECTIVE = "--activation_checkpoint.mode=selective --activation_checkpoint.selective_ac_option=2"
 BY_OPERATOR = "--activation_checkpoint.mode=selective --activation_checkpoint.selective_ac_option=op"
 NONE = "--activation_checkpoint.mode=none"
+OFFLOAD = "--training.enable_cpu_offload"
+REDUCE_ONCE = "--parallelism.fsdp_reduce_once"
+ASYNC = "--parallelism.enable_async_tensor_parallel"
+NO_LOSS_PARALLEL = "--parallelism.disable_loss_parallel"
+RING = "--parallelism.context_parallel_rotate_method=alltoall"
+SCHEDULE = "--parallelism.pipeline_parallel_schedule="
+# Emulated, with micro-batches of one sample, so that scales of activations are those of one rank.
+FLOAT8 = "--model.converters=quantize.linear.float8 --quantize.linear.float8.emulate"
+ROWWISE = f"{FLOAT8} --quantize.linear.float8.recipe_name=rowwise"
+PRECOMPUTED = f"""{FLOAT8} --quantize.linear.float8.enable_fsdp_float8_all_gather
+--quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp"""
 
 
 def layout(name, replicate, shard, tensor, options="", local=None, precision=FP32, recompute=NONE, context=1, pipeline=1):
@@ -45,77 +57,22 @@ def layout(name, replicate, shard, tensor, options="", local=None, precision=FP3
     return " ".join(words)
 
 
-# name, replicate, shard, tensor, options
-LAYOUTS = [
-    ("dp2", 2, 1, 1, ""),
-    ("fsdp2", 1, 2, 1, ""),
-    ("fsdp4", 1, 4, 1, ""),
-    ("fsdp3", 1, 3, 1, ""),
-    ("hsdp2x2", 2, 2, 1, ""),
-    ("tp2", 1, 1, 2, ""),
-    ("tp4", 1, 1, 4, ""),
-    ("fsdp2xtp2", 1, 2, 2, ""),
-    ("dp2xtp2", 2, 1, 2, ""),
-    ("hsdp2x2xtp2", 2, 2, 2, ""),
-    ("fsdp2+offload", 1, 2, 1, "--training.enable_cpu_offload"),
-    ("tp2-loss_parallel", 1, 1, 2, "--parallelism.disable_loss_parallel"),
-    ("async_tp2", 1, 1, 2, "--parallelism.enable_async_tensor_parallel"),
-]
-IN_FP32 = [layout("one", 1, 1, 1)]
-IN_FP32 += [layout(*line) for line in LAYOUTS]
-IN_FP32 += [layout("fsdp2+accumulation", 1, 2, 1, local=2)]
-IN_FP32 += [layout("fsdp2+accumulation+once", 1, 2, 1, "--parallelism.fsdp_reduce_once", local=2)]
-IN_FP32 += [layout(f"fsdp2xtp2+{name}", 1, 2, 2, recompute=recompute)
-            for name, recompute in (("full", FULL), ("selective", SELECTIVE), ("op", BY_OPERATOR))]
-RING = "--parallelism.context_parallel_rotate_method=alltoall"
-IN_ORDER = "--parallelism.context_parallel_load_balancer=None"
-IN_FP32 += [
-    layout("cp2", 1, 1, 1, context=2),
-    layout("cp2+ring", 1, 1, 1, RING, context=2),
-    layout("cp4", 1, 1, 1, context=4),
-    layout("cp4+ring+in_order", 1, 1, 1, f"{RING} {IN_ORDER}", context=4),
-    layout("fsdp2xcp2+ring", 1, 2, 1, RING, context=2),
+IN_FP32 = [
+    layout("one", 1, 1, 1),
+    layout("dp2", 2, 1, 1),
+    layout("fsdp3+offload", 1, 3, 1, OFFLOAD),
+    layout("fsdp2xtp2+accumulation+once+async+op", 1, 2, 2, f"{REDUCE_ONCE} {ASYNC}", local=2, recompute=BY_OPERATOR),
+    layout("hsdp2x2xtp2-loss_parallel", 2, 2, 2, NO_LOSS_PARALLEL),
     layout("hsdp2x2xcp2", 2, 2, 1, context=2),
-    layout("fsdp2xtp2xcp2", 1, 2, 2, context=2),
     layout("fsdp2xtp2xcp2+ring+full", 1, 2, 2, RING, recompute=FULL, context=2),
-    layout("cp2+accumulation", 1, 1, 1, local=3, context=2),
+    layout("pp2xcp2", 1, 1, 1, f"{SCHEDULE}ZBVZeroBubble", context=2, pipeline=2),
+    layout("pp2xfsdp2xtp2", 1, 2, 2, f"{SCHEDULE}Interleaved1F1B", pipeline=2),
 ]
-
-# name, replicate, shard, tensor, pipeline, schedule
-PIPELINES = [
-    ("pp2", 1, 1, 1, 2, "1F1B"),
-    ("pp2_v", 1, 1, 1, 2, "ZBVZeroBubble"),
-    ("pp2xfsdp2", 1, 2, 1, 2, "Interleaved1F1B"),
-    ("pp2xtp2", 1, 1, 2, 2, "InterleavedZeroBubble"),
-    ("pp2xdp2", 2, 1, 1, 2, "GPipe"),
-    ("pp2xfsdp2xtp2", 1, 2, 2, 2, "DualPipeV"),
-]
-IN_FP32 += [layout(name, replicate, shard, tensor, f"--parallelism.pipeline_parallel_schedule={schedule}",
-                   pipeline=pipeline)
-            for name, replicate, shard, tensor, pipeline, schedule in PIPELINES]
-
-IN_FP32 += [layout("pp2xcp2", 1, 1, 1, "--parallelism.pipeline_parallel_schedule=ZBVZeroBubble", context=2, pipeline=2)]
-IN_FP32 += [layout("pp2xtp2xcp2", 1, 1, 2, "--parallelism.context_parallel_rotate_method=alltoall", context=2, pipeline=2)]
-
-BF16 = "--training.mixed_precision_param=bfloat16"
-IN_BF16 = [layout("bf16_one", 1, 1, 1, precision=BF16)]
-IN_BF16 += [layout(f"bf16_{name}", replicate, shard, tensor, options, precision=BF16)
-            for name, replicate, shard, tensor, options in LAYOUTS
-            if name in ("dp2", "fsdp2", "hsdp2x2", "tp2", "fsdp2xtp2")]
-IN_BF16 += [layout("bf16_cp4+ring", 1, 1, 1, RING, precision=BF16, context=4)]
-
-# Emulated, with micro-batches of one sample, so that scales of activations are those of one rank.
-FLOAT8 = "--model.converters=quantize.linear.float8 --quantize.linear.float8.emulate"
-ROWWISE = f"{FLOAT8} --quantize.linear.float8.recipe_name=rowwise"
-GATHERED = f"{FLOAT8} --quantize.linear.float8.enable_fsdp_float8_all_gather"
-PRECOMPUTED = f"{GATHERED} --quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp"
+IN_BF16 = [layout("bf16_one", 1, 1, 1, precision=BF16), layout("bf16_fsdp2xtp2", 1, 2, 2, precision=BF16)]
 IN_FLOAT8 = {
     "tensorwise": [layout("tensorwise_one", 1, 1, 1, FLOAT8, local=1),
-                   layout("tensorwise_dp2xtp2", 2, 1, 2, FLOAT8, local=1),
-                   layout("tensorwise_hsdp2x2+gathered", 2, 2, 1, GATHERED, local=1),
                    layout("tensorwise_fsdp2xtp2+precomputed", 1, 2, 2, PRECOMPUTED, local=1)],
-    "rowwise": [layout("rowwise_one", 1, 1, 1, ROWWISE, local=1),
-                layout("rowwise_fsdp2xtp4", 1, 2, 4, ROWWISE, local=1)],
+    "rowwise": [layout("rowwise_one", 1, 1, 1, ROWWISE, local=1), layout("rowwise_fsdp2xtp4", 1, 2, 4, ROWWISE, local=1)],
 }
 
 
