@@ -60,7 +60,7 @@ row "clean build of the program" "$program"
 
 timed ninja -C "$build" -j "$jobs" all
 tests=$seconds
-row "then tests and benchmarks" "$tests"
+row "then the tests" "$tests"
 
 if [ "$run_all_tests" = 1 ]; then
   timed ctest --test-dir "$build" --output-on-failure -j "$jobs"
