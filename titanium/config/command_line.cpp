@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "titanium/base/nearest_name.h"
+#include "titanium/base/printable.h"
 #include "titanium/config/schema.h"
 
 namespace titanium::config {
@@ -64,7 +65,7 @@ class Parser {
 
   void read_switch(const Option& option, bool on, const std::optional<std::string>& value) {
     if (value) {
-      refuse(fmt::format("{}, without ={}.", switch_sentence(option), *value));
+      refuse(fmt::format("{}, without ={}.", switch_sentence(option), printable(*value)));
     } else if (const auto stray = take_value()) {
       refuse(fmt::format("{}, without {} after it.", switch_sentence(option), to_short_text(*stray)));
     } else {
@@ -93,7 +94,7 @@ class Parser {
     }
     const auto nearest = nearest_name(name, names);
     refuse(fmt::format(
-        "there is no option --{}. {}", name,
+        "there is no option --{}. {}", printable(name),
         nearest ? fmt::format("Did you mean --{}?", *nearest) : "`titanium config options` lists all options."));
   }
 

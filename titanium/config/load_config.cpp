@@ -9,6 +9,8 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/nearest_name.h"
+#include "titanium/base/printable.h"
+#include "titanium/base/thousands.h"
 #include "titanium/config/command_line.h"
 #include "titanium/config/extension.h"
 #include "titanium/config/schema.h"
@@ -18,6 +20,7 @@
 namespace titanium::config {
 namespace {
 
+constexpr size_t kMostProblems = 100;  // that are written out
 constexpr std::string_view kCommandLine = "command line";
 
 class Loader {
@@ -36,12 +39,20 @@ class Loader {
     check_extension();
     check_assets();
     check_rules();
-    if (!problems_.empty()) throw UsageError(fmt::format("{}", fmt::join(problems_, "\n")));
+    if (!problems_.empty()) throw UsageError(problems_text());
     hint_at_options_without_effect();
     return std::move(loaded_);
   }
 
  private:
+  std::string problems_text() const {
+    const auto shown = std::span(problems_).first(std::min(problems_.size(), kMostProblems));
+    std::string text = fmt::format("{}", fmt::join(shown, "\n"));
+    if (shown.size() == problems_.size()) return text;
+    return text + fmt::format("\n{} more problems are not listed. Mend these first.",
+                              with_thousands_separators(static_cast<int64_t>(problems_.size() - shown.size())));
+  }
+
   void read_file() {
     try {
       const TomlNode root = read_toml(*file_);
@@ -70,17 +81,19 @@ class Loader {
   }
 
   void refuse_unknown(const std::string& where, const std::string& name, const TomlNode& node) {
+    if (problems_.size() >= kMostProblems) return refuse(where, "");  // counted, but not written out
     if (node.is_table) {
       const auto nearest = nearest_name(name, section_names());
-      refuse(where, fmt::format("there is no section [{}]. {}", name,
+      refuse(where, fmt::format("there is no section [{}]. {}", printable(name),
                                 nearest ? fmt::format("Did you mean [{}]?", *nearest)
                                         : "`titanium config options` lists all sections."));
       return;
     }
     const auto nearest = nearest_option(name);
-    refuse(where, fmt::format("{} = {}: there is no option {}. {}", name, to_short_text(node.value), name,
-                              nearest ? fmt::format("Did you mean {}?", *nearest)
-                                      : "`titanium config options` lists all options."));
+    refuse(where,
+           fmt::format(
+               "{} = {}: there is no option {}. {}", printable(name), to_short_text(node.value), printable(name),
+               nearest ? fmt::format("Did you mean {}?", *nearest) : "`titanium config options` lists all options."));
   }
 
   static std::vector<std::string> section_names() {

@@ -8,10 +8,13 @@
 #include <cmath>
 
 #include "titanium/base/error.h"
+#include "titanium/base/json.h"
 #include "titanium/base/nearest_name.h"
 
 namespace titanium::config {
 namespace {
+
+constexpr int kArgumentDepth = 8;  // of lists inside each other; no option takes more than two
 
 std::string lower_case(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -77,6 +80,8 @@ Option& Option::at_most(double high) {
   range_.high = high;
   return *this;
 }
+
+Option& Option::between(double low, double high) { return at_least(low).at_most(high); }
 
 Option& Option::below(double high) {
   range_.high = high;
@@ -217,8 +222,10 @@ Value Option::read_argument(std::string_view text) const {
     if (const auto number = parse_number<double>(text)) return *number;
   }
   if (type_ == Type::kListOfLists) {
-    const Value list = Value::parse(text, nullptr, false);
-    if (!list.is_discarded()) return list;
+    try {
+      return parse_ordered_json(text, {.depth = kArgumentDepth});
+    } catch (const JsonError&) {  // refused as a text, with what is expected
+    }
   }
   return std::string(text);
 }

@@ -45,6 +45,7 @@ class Option {
   Option& at_least(double low);
   Option& above(double low);
   Option& at_most(double high);
+  Option& between(double low, double high);  // both included
   Option& below(double high);
   Option& or_also(int64_t number);
   // Allowed texts; for a list, of each element.

@@ -7,6 +7,9 @@
 namespace titanium::config {
 namespace {
 
+// Far beyond every run; the product of the two fits 64 bits.
+constexpr double kMostSamples = 1 << 30, kMostTokens = 1 << 30;
+
 void declare_job(Schema& schema) {
   Section<Job> job(schema, "job", "The run as a whole.", &JobConfig::job);
   job.option("config_file", &Job::config_file, "TOML file to read. Only the command line can name it.");
@@ -101,39 +104,35 @@ void declare_lr_scheduler(Schema& schema) {
   schedule
       .option("decay_ratio", &LrScheduler::decay_ratio,
               "Share of the schedule that decays. None: everything after the warm-up.")
-      .at_least(0)
-      .at_most(1);
+      .between(0, 1);
   schedule.option("decay_type", &LrScheduler::decay_type, "Shape of the decay.").one_of({"linear", "sqrt", "cosine"});
   schedule.option("min_lr_factor", &LrScheduler::min_lr_factor, "Last learning rate as a share of optimizer.lr.")
-      .at_least(0)
-      .at_most(1);
+      .between(0, 1);
 }
 
 void declare_dataloader(Section<DataLoader> loader) {
   loader.option("num_workers", &DataLoader::num_workers, "Threads that tokenise and pack. 0: one thread.")
-      .at_least(0)
-      .at_most(1024);
+      .between(0, 1024);
   loader.option("persistent_workers", &DataLoader::persistent_workers, "Keep Python's worker processes between epochs.")
       .without_effect();
   loader.option("pin_memory", &DataLoader::pin_memory, "Copy batches to pinned memory; Titanium always does on GPUs.")
       .without_effect();
   loader.option("prefetch_factor", &DataLoader::prefetch_factor, "Batches that wait ready per worker. None: 2.")
-      .at_least(1)
-      .at_most(65536);
+      .between(1, 65536);
 }
 
 void declare_training_data(Section<Training>& training) {
   training.option("dataset", &Training::dataset, "Name of a dataset that Titanium knows.");
   training.option("dataset_path", &Training::dataset_path, "File or folder to read instead of the dataset's own.");
   training.option("local_batch_size", &Training::local_batch_size, "Samples per data-parallel rank and micro step.")
-      .at_least(1);
+      .between(1, kMostSamples);
   training
       .option("global_batch_size", &Training::global_batch_size,
               "Samples per step; more than all ranks take at once means gradient accumulation. -1: local_batch_size "
               "times the data-parallel degree.")
-      .at_least(1)
+      .between(1, kMostSamples)
       .or_also(-1);
-  training.option("seq_len", &Training::seq_len, "Tokens per sample.").at_least(1);
+  training.option("seq_len", &Training::seq_len, "Tokens per sample.").between(1, kMostTokens);
 }
 
 void declare_training(Schema& schema) {
@@ -165,8 +164,7 @@ void declare_training(Schema& schema) {
           "data_streams", &Training::data_streams,
           "Logical streams that documents are dealt to. The order of samples depends on it and not on the number of "
           "data-parallel ranks, which must divide it.")
-      .at_least(1)
-      .at_most(65536)
+      .between(1, 65536)
       .own();
   training.option("device", &Training::device, "Where to train; auto takes a GPU if there is one.")
       .one_of({"auto", "cpu", "cuda"})
@@ -174,8 +172,7 @@ void declare_training(Schema& schema) {
   training
       .option("classifier_free_guidance_prob", &Training::classifier_free_guidance_prob,
               "Probability of dropping each text encoding.")
-      .at_least(0)
-      .at_most(1)
+      .between(0, 1)
       .of(Extension::kFlux);
   training.option("img_size", &Training::img_size, "Width and height of the images.").at_least(1).of(Extension::kFlux);
   training.option("test_mode", &Training::test_mode, "Random encoders and a test tokenizer.").of(Extension::kFlux);
@@ -247,7 +244,7 @@ void declare_pipeline(Section<Parallelism>& parallelism) {
   parallelism
       .option("pipeline_parallel_microbatch_size", &Parallelism::pipeline_parallel_microbatch_size,
               "Samples of a pipeline micro batch.")
-      .at_least(1);
+      .between(1, kMostSamples);
   parallelism.option("pipeline_parallel_expert_parallel_overlap",
                      &Parallelism::pipeline_parallel_expert_parallel_overlap,
                      "Overlap expert dispatch with computation under DualPipeV.");
@@ -355,8 +352,7 @@ void declare_activation_checkpoint(Schema& schema) {
   recompute
       .option("memory_budget", &ActivationCheckpoint::memory_budget,
               "With mode memory_budget: 0 recomputes all, 1 keeps all.")
-      .at_least(0)
-      .at_most(1);
+      .between(0, 1);
   recompute.option("visualize_memory_budget_pareto", &ActivationCheckpoint::visualize_memory_budget_pareto,
                    "Write a picture of time against memory for all budgets.");
   recompute.option("preserve_rng_state", &ActivationCheckpoint::preserve_rng_state,
@@ -468,8 +464,7 @@ void declare_fault_tolerance(Schema& schema) {
   tolerance
       .option("fragment_update_alpha", &FaultTolerance::fragment_update_alpha,
               "Share of the local parameters in the result. 0: only the global ones.")
-      .at_least(0)
-      .at_most(1)
+      .between(0, 1)
       .of(extension);
   tolerance
       .option("module_fqns_per_model_fragment", &FaultTolerance::module_fqns_per_model_fragment,
@@ -516,14 +511,11 @@ void declare_validation(Schema& schema) {
   validation.option("dataset", &Validation::dataset, "Name of a dataset that Titanium knows.");
   validation.option("dataset_path", &Validation::dataset_path, "File or folder to read instead of the dataset's own.");
   validation.option("local_batch_size", &Validation::local_batch_size, "Samples per data-parallel rank and step.")
-      .at_least(1);
-  validation.option("seq_len", &Validation::seq_len, "Tokens per sample.").at_least(1);
+      .between(1, kMostSamples);
+  validation.option("seq_len", &Validation::seq_len, "Tokens per sample.").between(1, kMostTokens);
   validation.option("freq", &Validation::freq, "Training steps between validations.").at_least(1);
   validation.option("steps", &Validation::steps, "Steps of a validation. -1: the whole set.").at_least(1).or_also(-1);
-  validation.option("data_streams", &Validation::data_streams, "As training.data_streams.")
-      .at_least(1)
-      .at_most(65536)
-      .own();
+  validation.option("data_streams", &Validation::data_streams, "As training.data_streams.").between(1, 65536).own();
   declare_validation_of_flux(validation);
   declare_dataloader(validation.section("dataloader", &Validation::dataloader, "The loader of the validation data."));
 }

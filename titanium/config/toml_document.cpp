@@ -3,13 +3,14 @@
 // toml++ asserts on some damaged files that it refuses properly when it goes on; a debug build must refuse them as
 // well.
 #define TOML_ASSERT(expression) static_cast<void>(0)
+#define TOML_MAX_NESTED_VALUES 32  // arrays and inline tables inside each other
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <regex>
 
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
+#include "titanium/base/printable.h"
 
 namespace titanium::config {
 namespace {
@@ -47,13 +48,51 @@ void check_utf8(std::string_view content, const std::string& path) {
   }
 }
 
-// The TOML library follows dotted keys by recursion, without a limit of its own.
+// The position behind the text in quotes that begins at `at`; the end of the content where it does not end.
+size_t skip_quoted(std::string_view content, size_t at) {
+  const char quote = content[at];
+  const std::string_view three = quote == '"' ? R"(""")" : "'''";
+  const bool multi_line = content.substr(at).starts_with(three);
+  const std::string_view end = multi_line ? three : three.substr(0, 1);
+  for (at += end.size(); at < content.size(); ++at) {
+    if (quote == '"' && content[at] == '\\') {
+      ++at;
+    } else if (content.substr(at).starts_with(end)) {
+      return at + end.size();
+    } else if (content[at] == '\n' && !multi_line) {
+      return at;
+    }
+  }
+  return content.size();
+}
+
+// The TOML library follows a key with dots by recursion, without a limit of its own. Dots in texts and comments do not
+// count.
 void check_depth(std::string_view content, const std::string& path) {
-  constexpr ptrdiff_t kMostDots = 1000;
-  const std::vector<std::string> lines = split(content, '\n');
-  for (size_t i = 0; i < lines.size(); ++i) {
-    if (std::count(lines[i].begin(), lines[i].end(), '.') <= kMostDots) continue;
-    throw UsageError(fmt::format("{}:{}: more than {} dots in a line. Break the line.", path, i + 1, kMostDots));
+  constexpr int kMostDots = 16;
+  int64_t line = 1;
+  int dots = 0;  // in the key that is being read
+  for (size_t at = 0; at < content.size();) {
+    const char c = content[at];
+    if (c == '"' || c == '\'') {
+      const size_t end = skip_quoted(content, at);
+      line +=
+          std::count(content.begin() + static_cast<ptrdiff_t>(at), content.begin() + static_cast<ptrdiff_t>(end), '\n');
+      at = end;
+      continue;
+    }
+    if (c == '#') {
+      at = std::min(content.find('\n', at), content.size());
+      continue;
+    }
+    if (c == '\n') ++line;
+    if (c == '.') ++dots;
+    if (c == '\n' || c == '=' || c == ',' || c == '[' || c == '{') dots = 0;
+    if (dots > kMostDots) {
+      throw UsageError(
+          fmt::format("{}:{}: a key has more than {} dots. Options have at most 4.", path, line, kMostDots));
+    }
+    ++at;
   }
 }
 
@@ -69,7 +108,9 @@ Value to_value(const toml::node& node) {
   }
   if (const toml::table* table = node.as_table()) {
     Value object = Value::object();
-    for (const auto& [key, item] : *table) object[std::string(key.str())] = to_value(item);
+    // Keys of a table are unique, so none has to be searched for.
+    auto& members = object.get_ref<Value::object_t&>();
+    for (const auto& [key, item] : *table) members.push_back({std::string(key.str()), to_value(item)});
     return object;
   }
   std::ostringstream text;
@@ -96,14 +137,16 @@ TomlNode to_tree(const toml::node& node, std::string key = "") {
 }
 
 std::string syntax_sentence(const toml::parse_error& error, const std::string& path) {
-  const std::string description(error.description());
+  const std::string_view description = error.description();
   const auto line = error.source().begin.line;
-  static const std::regex kRedefinition(R"(cannot redefine existing ([\w-]+) '(.*)')");
-  std::smatch match;
-  if (std::regex_search(description, match, kRedefinition)) {
-    return fmt::format("{}:{}: '{}' is given twice. Remove one of the two.", path, line, match.str(2));
+  if (const size_t found = description.find("cannot redefine existing "); found != std::string_view::npos) {
+    const size_t begin = description.find('\'', found), end = description.rfind('\'');
+    if (begin < end) {
+      return fmt::format("{}:{}: '{}' is given twice. Remove one of the two.", path, line,
+                         printable(description.substr(begin + 1, end - begin - 1)));
+    }
   }
-  return fmt::format("{}:{}: not valid TOML: {}.", path, line, description);
+  return fmt::format("{}:{}: not valid TOML: {}.", path, line, printable(description, 512));
 }
 
 }  // namespace

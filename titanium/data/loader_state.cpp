@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
+#include "titanium/base/json.h"
 
 namespace titanium::data {
 
@@ -25,7 +26,7 @@ std::string to_json(const LoaderState& state) {
 
 LoaderState loader_state_from_json(const std::string& text) {
   try {
-    const json object = json::parse(text);
+    const json object = parse_json(text);
     TI_CHECK(object.at("version") == 1, "The saved data position has version {}, but only version 1 is known.",
              object.at("version").dump());
     LoaderState state{.streams = object.at("streams"),
@@ -42,8 +43,10 @@ LoaderState loader_state_from_json(const std::string& text) {
           .entrance = {.record = value[5], .file = value[6], .offset = value[7], .line = value[8]}};
     }
     return state;
-  } catch (const json::exception& error) {
-    throw Error(fmt::format("The saved data position is damaged ({}). Use another checkpoint.", error.what()));
+  } catch (const JsonError& error) {
+    throw Error(fmt::format("The saved data position {}. Use another checkpoint.", error.what()));
+  } catch (const json::exception&) {
+    throw Error("The saved data position is damaged: a member is missing or of another type. Use another checkpoint.");
   }
 }
 

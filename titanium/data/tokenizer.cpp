@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/file.h"
+#include "titanium/base/json.h"
 #include "titanium/data/tokenizer/pipeline.h"
 
 namespace titanium::data {
@@ -58,13 +59,17 @@ Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "tokenizer_config.json";
   if (std::filesystem::exists(file)) {
     try {
-      const auto ordered = nlohmann::ordered_json::parse(read_file(file, "tokenizer configuration"));
+      const auto ordered = parse_ordered_json(read_file(file, "tokenizer configuration"));
       const Json config = ordered;
       tables->pipeline.add_tokens(parse_special_tokens(ordered, config));
       if (const auto bos = token_text(config, "bos_token")) tables->bos = tables->pipeline.token_to_id(*bos);
       if (const auto eos = token_text(config, "eos_token")) tables->eos = tables->pipeline.token_to_id(*eos);
-    } catch (const std::exception& error) {
+    } catch (const JsonError& error) {
+      throw UsageError(fmt::format("{} {}. Fetch or write it again.", file.string(), error.what()));
+    } catch (const Error& error) {
       throw UsageError(fmt::format("{}: {}", file.string(), error.what()));
+    } catch (const Json::exception&) {
+      throw UsageError(fmt::format("{}: a member is missing or of another type. Fetch it again.", file.string()));
     }
   }
   // What the post-processor adds shows on an empty text.

@@ -110,8 +110,9 @@ TEST(TomlErrors, WrongType) {
 
 TEST(TomlErrors, OutOfRange) {
   EXPECT_EQ(toml_error("[training]\nsteps = 0\n"), "run.toml:2: training.steps = 0 must be an integer, at least 1.");
-  EXPECT_EQ(toml_error("[training]\nglobal_batch_size = -2\n"),
-            "run.toml:2: training.global_batch_size = -2 must be an integer, at least 1, or -1.");
+  EXPECT_EQ(
+      toml_error("[training]\nglobal_batch_size = -2\n"),
+      "run.toml:2: training.global_batch_size = -2 must be an integer, at least 1 and at most 1073741824, or -1.");
   EXPECT_EQ(toml_error("[optimizer]\nbeta1 = 1\n"),
             "run.toml:2: optimizer.beta1 = 1 must be a number, at least 0 and below 1.");
   EXPECT_EQ(toml_error("[lr_scheduler]\ndecay_ratio = 1.5\n"),
@@ -210,7 +211,7 @@ TEST(ErrorList, AllProblemsOfFileAndCommandLineAreReportedAtOnce) {
 
 TEST(ErrorList, RulesDoNotReportWhatRestsOnARefusedValue) {
   EXPECT_EQ(toml_error("[training]\nseq_len = 'x'\n[parallelism]\ntensor_parallel_degree = 3\n"),
-            "run.toml:2: training.seq_len = \"x\" must be an integer, at least 1.");
+            "run.toml:2: training.seq_len = \"x\" must be an integer, at least 1 and at most 1073741824.");
 }
 
 }  // namespace

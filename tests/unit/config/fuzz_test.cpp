@@ -125,7 +125,51 @@ TEST_F(Fuzz, DeepNestingIsRefused) {
     EXPECT_THROW(parse_toml(text, "deep"), UsageError) << text.substr(0, 20);
   }
   EXPECT_EQ(toml_error("[training]\n" + repeated("a.") + "a = 1"),
-            "run.toml:2: more than 1000 dots in a line. Break the line.");
+            "run.toml:2: a key has more than 16 dots. Options have at most 4.");
+}
+
+TEST_F(Fuzz, DottedKeysInsideArraysAreRefusedBeforeTheyAreFollowed) {
+  // Within the limit of values inside each other, every level may bring a long key of its own.
+  std::string key = "a", nested = "steps = ";
+  for (int i = 0; i < 900; ++i) key += ".a";
+  for (int i = 0; i < 30; ++i) nested += "[\n{" + key + " = ";
+  EXPECT_THROW(parse_toml(nested, "deep"), UsageError);
+  EXPECT_EQ(toml_error("[training]\nsteps = [{" + key + " = 1}]"),
+            "run.toml:2: a key has more than 16 dots. Options have at most 4.");
+  EXPECT_THROW(parse_toml("x = " + std::string(40, '['), "deep"), UsageError);
+}
+
+TEST_F(Fuzz, DotsInTextsAndCommentsDoNotCount) {
+  const std::string dots(2000, '.');
+  const TomlNode root = parse_toml("# " + dots + "\na = [\"x\\\"" + dots + "\", '" + dots + "', 1.5, 2.5] # " + dots +
+                                       "\nb = \"\"\"\n\"" + dots + "\n\"\"\"\nc = '''" + dots + "'''\n\"k" + dots +
+                                       "\" = 1\n" + "'l" + dots + "'.m = 2\n",
+                                   "dots");
+  EXPECT_EQ(root.children.size(), 5U);
+  EXPECT_EQ(root.children[1].line, 3);
+}
+
+TEST_F(Fuzz, NestedListsOnTheCommandLineAreRefusedAsOneText) {
+  std::string option;
+  for (const Option& candidate : schema().options()) {
+    if (candidate.type() == Type::kListOfLists) option = candidate.name();
+  }
+  ASSERT_NE(option, "");
+  const std::string message = cli_error({"--" + option, std::string(1'000'000, '[')});
+  EXPECT_NE(message.find("must be a list of lists of texts"), std::string::npos) << message.substr(0, 300);
+  EXPECT_LT(message.size(), 1000U);
+}
+
+TEST_F(Fuzz, ManyUnknownKeysAndLongOnesAreRefusedInOnePass) {
+  std::string keys = "[training]\n";
+  for (int i = 0; i < 100'000; ++i) keys += fmt::format("unknown_key_{} = 1\n", i);
+  const std::string many = toml_error(keys);
+  EXPECT_NE(many.find("run.toml:2: training.unknown_key_0 = 1: there is no option training.unknown_key_0."),
+            std::string::npos);
+  EXPECT_NE(many.find("99,900 more problems"), std::string::npos) << many.substr(many.size() - 200);
+  const std::string longest = toml_error("[training]\n" + std::string(1'000'000, 'k') + " = 1\n");
+  EXPECT_NE(longest.find("there is no option training.kkk"), std::string::npos);
+  EXPECT_LT(longest.size(), 2000U);
 }
 
 TEST_F(Fuzz, LongValuesAreShortInMessages) {

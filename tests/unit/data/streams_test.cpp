@@ -255,11 +255,15 @@ TEST_F(Streams, StateOfAnotherRunIsRefusedWithASentence) {
 }
 
 TEST_F(Streams, DamagedOrMixedStatesHaveASentence) {
-  for (const char* json : {"", "{}", "[1]", R"({"version":1,"streams":"x"})",
+  for (const char* json : {"{}", "[1]", R"({"version":1,"streams":"x"})",
                            R"({"version":1,"streams":1,"seq_len":1,"fingerprint":"","positions":[[1,2]]})"})
     EXPECT_NE(error_of([&] { loader_state_from_json(json); }).find("The saved data position is damaged"),
               std::string::npos)
         << json;
+  EXPECT_EQ(error_of([] { loader_state_from_json(""); }),
+            "The saved data position is not valid JSON (at byte 1). Use another checkpoint.");
+  EXPECT_EQ(error_of([] { loader_state_from_json("{\"version\":" + std::string(1'000'000, '[')); }),
+            "The saved data position nests deeper than 64 arrays and objects. Use another checkpoint.");
   EXPECT_EQ(error_of([] { loader_state_from_json(R"({"version":2})"); }),
             "The saved data position has version 2, but only version 1 is known.");
   LoaderState other{.streams = 4, .seq_len = 7, .fingerprint = "", .positions = {}};

@@ -82,7 +82,16 @@ TEST(Tokenizer, UnsupportedPartsAreNamed) {
   says(load_error("padding", {{"padding", {{"length", 8}}}}), "\"padding\" is not supported");
   const fs::path folder = fresh_folder("broken");
   write_file_atomically(folder / "tokenizer.json", "{\"model\":");
-  says(load_error(folder), "tokenizer.json is not valid JSON");
+  says(load_error(folder), "tokenizer.json is not valid JSON (at byte 10). Fetch or write it again.");
+  // Sequences inside each other, and a configuration of nothing but brackets, would end in an overflow of the stack.
+  std::string deep = "{\"decoder\":";
+  for (int i = 0; i < 100'000; ++i) deep += "{\"type\":\"Sequence\",\"decoders\":[";
+  write_file_atomically(folder / "tokenizer.json", deep);
+  says(load_error(folder), "tokenizer.json nests deeper than 64 arrays and objects. Fetch or write it again.");
+  const fs::path trained = trained_folder();
+  fs::copy_file(trained / "tokenizer.json", folder / "tokenizer.json", fs::copy_options::overwrite_existing);
+  write_file_atomically(folder / "tokenizer_config.json", std::string(1'000'000, '['));
+  says(load_error(folder), "tokenizer_config.json nests deeper than 64 arrays and objects.");
 }
 
 TEST(Tokenizer, EveryBytePatternSurvivesTheRoundTrip) {

@@ -2,6 +2,7 @@
 #include <sstream>
 
 #include "titanium/base/file.h"
+#include "titanium/base/json.h"
 #include "titanium/data/tokenizer/pipeline.h"
 #include "titanium/data/tokenizer/unicode.h"
 
@@ -15,10 +16,12 @@ template <typename Read>
 auto with_name_of(const fs::path& file, const Read& read) {
   try {
     return read();
+  } catch (const JsonError& error) {
+    throw UsageError(fmt::format("{} {}. Fetch or write it again.", file.string(), error.what()));
   } catch (const Error& error) {
     throw UsageError(fmt::format("{}: {}", file.string(), error.what()));
-  } catch (const Json::exception& error) {
-    throw UsageError(fmt::format("{} is not valid JSON: {}.", file.string(), error.what()));
+  } catch (const Json::exception&) {
+    throw UsageError(fmt::format("{}: a member is missing or of another type. Fetch it again.", file.string()));
   }
 }
 
@@ -87,12 +90,11 @@ Pipeline load_pipeline(const fs::path& folder) {
         fmt::format("tokenizer folder {} does not exist. Name a folder that holds tokenizer.json.", folder.string()));
   }
   if (const fs::path file = folder / "tokenizer.json"; fs::exists(file)) {
-    return with_name_of(file, [&] { return parse_pipeline(Json::parse(text_of(file))); });
+    return with_name_of(file, [&] { return parse_pipeline(parse_json(text_of(file))); });
   }
   if (const fs::path file = folder / "vocab.json"; fs::exists(file)) {
-    return with_name_of(file, [&] {
-      return parse_pipeline(pipeline_of_vocabulary(Json::parse(text_of(file)), folder / "merges.txt"));
-    });
+    return with_name_of(
+        file, [&] { return parse_pipeline(pipeline_of_vocabulary(parse_json(text_of(file)), folder / "merges.txt")); });
   }
   if (const fs::path file = folder / "vocab.txt"; fs::exists(file)) {
     return with_name_of(file, [&] {
