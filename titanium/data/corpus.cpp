@@ -55,15 +55,26 @@ Corpus::Corpus(CorpusOptions options, Encoder encoder)
 std::optional<Corpus::Document> Corpus::document(int64_t record, const std::stop_token& stop) {
   const auto found = source_.read(record, stop);
   if (!found) return std::nullopt;
-  std::string text;
+  Document document{.tokens = {}, .entrance = found->entrance()};
   try {
-    text = document_text(*found, options_.text_field);
+    document.tokens = encode(*found);
   } catch (const BadRecord& error) {
     if (!options_.skip_bad_records) throw;
     skip_bad_record(error.what());
-    return Document{.tokens = {}, .entrance = found->entrance()};
   }
-  return Document{.tokens = encoder_(text), .entrance = found->entrance()};
+  return document;
+}
+
+std::vector<int32_t> Corpus::encode(const Record& record) const {
+  const std::string text = document_text(record, options_.text_field);
+  try {
+    return encoder_(text);
+  } catch (const Error& error) {
+    throw BadRecord(
+        fmt::format("{}:{}: this record cannot be tokenized: {} Repair or remove it, or set "
+                    "training.skip_bad_records to leave such records out.",
+                    record.file->path.string(), record.line, error.what()));
+  }
 }
 
 void Corpus::note_relooped() {

@@ -46,7 +46,8 @@ class Corpus {
   // divide `streams`, Error when the data cannot be read, has no records, or too few for `ranks`.
   Corpus(CorpusOptions options, Encoder encoder);
 
-  // The tokens of an owned record; nothing behind the last record. Throws BadRecord unless bad records are skipped.
+  // The tokens of an owned record; nothing behind the last record. Throws BadRecord, also for what the encoder throws
+  // Error for, unless bad records are skipped.
   std::optional<Document> document(int64_t record, const std::stop_token& stop = {});
 
   // A stream has come to its end and begins again. The first time is logged.
@@ -62,6 +63,7 @@ class Corpus {
   int64_t bad_records() const { return bad_records_; }  // skipped so far by this rank, every pass counted
 
  private:
+  std::vector<int32_t> encode(const Record& record) const;
   void skip_bad_record(const std::string& reason);
 
   CorpusOptions options_;

@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "titanium/base/printable.h"
+
 namespace titanium::data {
 namespace {
 
@@ -31,7 +33,7 @@ class FieldPicker : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& name) override {
     if (depth_ == 1) {
       key_ = name;
-      if (names_.size() < kNamesToShow) names_.push_back(name.substr(0, kNameBytesToShow));
+      if (names_.size() < kNamesToShow) names_.push_back(printable(name, kNameBytesToShow));
     }
     return true;
   }

@@ -38,7 +38,7 @@ struct RecordSourceOptions {
   Ownership ownership{};
   bool allow_empty_files = false;
   size_t cache_bytes = size_t{256} << 20;
-  int64_t max_record_bytes = int64_t{1} << 30;
+  int64_t max_record_bytes = int64_t{1} << 28;
 };
 
 // Thread-safe. Records that have been returned stay valid after the source is gone, except for `file`.

@@ -89,8 +89,8 @@ TEST_F(LoaderThreads, ErrorOfAThreadReachesTheCallerAtItsPlaceAndAgain) {
     Rows rows;
     std::string message;
     while (message.empty()) message = error_of([&] { append_rows(loader->next().value(), rows); });
-    EXPECT_EQ(message, "the encoder fails");
-    EXPECT_EQ(error_of([&] { loader->next(); }), "the encoder fails");
+    EXPECT_NE(message.find("data.jsonl:201: this record cannot be tokenized: the encoder fails"), std::string::npos);
+    EXPECT_EQ(error_of([&] { loader->next(); }), message);
     ASSERT_GT(rows.size(), 50);
     ASSERT_LT(rows.size(), expected.size());
     EXPECT_EQ(rows, Rows(expected.begin(), expected.begin() + static_cast<ptrdiff_t>(rows.size())));

@@ -5,13 +5,15 @@
 #include <limits>
 
 #include "titanium/base/error.h"
+#include "titanium/base/printable.h"
 #include "titanium/data/tokenizer/byte_alphabet.h"
 #include "titanium/data/tokenizer/unicode.h"
 
 namespace titanium::data {
 namespace {
 
-constexpr size_t kShortWord = 96;  // symbols up to which scanning for the best merge beats a heap
+constexpr size_t kLongestWord = size_t{16} << 20;  // bytes; merging takes 28 more for each
+constexpr size_t kShortWord = 96;                  // symbols up to which scanning for the best merge beats a heap
 constexpr uint32_t kNoMerge = std::numeric_limits<uint32_t>::max();
 constexpr TokenId kNoToken = -1;
 
@@ -73,7 +75,7 @@ Bpe::Bpe(Vocabulary vocabulary, const MergeList& merges, BpeOptions options)
 void Bpe::add_merges(const MergeList& merges) {
   const auto id_of = [&](const std::string& token) {
     const auto id = vocabulary_.id(token);
-    TI_CHECK(id, "a merge needs the token '{}', which is not in the vocabulary.", token);
+    TI_CHECK(id, "a merge needs the token '{}', which is not in the vocabulary.", printable(token));
     return *id;
   };
   merges_.reserve(merges.size());
@@ -93,6 +95,8 @@ void Bpe::encode(std::string_view word, std::vector<TokenId>& ids) const {
       return;
     }
   }
+  TI_CHECK(word.size() <= kLongestWord, "a word of {} bytes is longer than {}, the most that the tokenizer takes.",
+           word.size(), kLongestWord);
   const size_t begin = ids.size();
   append_symbols(word, ids);
   if (ids.size() - begin <= kShortWord) {
@@ -105,7 +109,7 @@ void Bpe::encode(std::string_view word, std::vector<TokenId>& ids) const {
 void Bpe::encode_whole(std::string_view word, std::vector<TokenId>& ids) const {
   const auto found = words_.find(word);
   TI_CHECK(found != words_.end() || unk_, "the vocabulary has neither the word '{}' nor the unknown token {}.",
-           word.substr(0, 40), options_.unk_token.value_or("[UNK]"));
+           printable(word, 40), printable(options_.unk_token.value_or("[UNK]")));
   ids.push_back(found != words_.end() ? found->second : *unk_);
 }
 
@@ -128,7 +132,7 @@ void Bpe::append_symbols(std::string_view word, std::vector<TokenId>& symbols) c
     } else if (options_.byte_fallback && append_byte_fallback(character, symbols)) {
       continue;
     } else if (options_.unk_token) {
-      TI_CHECK(unk_, "the unknown token {} is not in the vocabulary.", *options_.unk_token);
+      TI_CHECK(unk_, "the unknown token {} is not in the vocabulary.", printable(*options_.unk_token));
       if (!options_.fuse_unk) flush_unk();
       pending_unk = true;
     }

@@ -52,7 +52,7 @@ class Bpe {
   Bpe(Vocabulary vocabulary, const MergeList& merges, BpeOptions options);
 
   // Appends the ids of `word`. Characters without a token vanish unless the options say otherwise. Time is
-  // O(n log n) in the length of the word.
+  // O(n log n) in the length of the word. Throws Error for a word of more than 16 MiB.
   void encode(std::string_view word, std::vector<TokenId>& ids) const;
 
   const Vocabulary& vocabulary() const { return vocabulary_; }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "titanium/base/error.h"
+#include "titanium/base/printable.h"
 
 namespace titanium::data {
 
@@ -18,21 +19,26 @@ inline const Json& field_or_null(const Json& object, const char* key) {
   return object.is_object() && found != object.end() ? *found : null;
 }
 
+// A value for a message.
+inline std::string shown(const Json& value) {
+  return printable(value.dump(-1, ' ', false, Json::error_handler_t::replace), 80);
+}
+
 inline bool flag(const Json& object, const char* key, bool otherwise) {
   const Json& value = field_or_null(object, key);
-  TI_CHECK(value.is_null() || value.is_boolean(), "\"{}\" is {}, expected true or false.", key, value.dump());
+  TI_CHECK(value.is_null() || value.is_boolean(), "\"{}\" is {}, expected true or false.", key, shown(value));
   return value.is_null() ? otherwise : value.get<bool>();
 }
 
 inline const std::string& text_field(const Json& object, const char* key) {
   const Json& value = field_or_null(object, key);
-  TI_CHECK(value.is_string(), "\"{}\" is {}, expected a string.", key, value.dump().substr(0, 80));
+  TI_CHECK(value.is_string(), "\"{}\" is {}, expected a string.", key, shown(value));
   return value.get_ref<const std::string&>();
 }
 
 inline const Json& list_field(const Json& object, const char* key) {
   const Json& value = field_or_null(object, key);
-  TI_CHECK(value.is_array(), "\"{}\" is {}, expected a list.", key, value.dump().substr(0, 80));
+  TI_CHECK(value.is_array(), "\"{}\" is {}, expected a list.", key, shown(value));
   return value;
 }
 
@@ -40,7 +46,7 @@ inline const Json& list_field(const Json& object, const char* key) {
 inline int32_t token_id(const Json& value) {
   constexpr int64_t kMaxId = 1 << 30;
   const bool fits = value.is_number_integer() && value >= 0 && value <= kMaxId;
-  TI_CHECK(fits, "a token id is {}, expected a whole number from 0 to {}.", value.dump().substr(0, 80), kMaxId);
+  TI_CHECK(fits, "a token id is {}, expected a whole number from 0 to {}.", shown(value), kMaxId);
   return value.get<int32_t>();
 }
 
@@ -52,7 +58,7 @@ inline const std::string& type_of(const Json& part, std::string_view what) {
 }
 
 [[noreturn]] inline void refuse_type(std::string_view what, std::string_view type, std::string_view supported) {
-  throw Error(fmt::format("{} type {} is not supported. Supported are: {}.", what, type, supported));
+  throw Error(fmt::format("{} type {} is not supported. Supported are: {}.", what, printable(type), supported));
 }
 
 }  // namespace titanium::data

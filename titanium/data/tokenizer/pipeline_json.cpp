@@ -32,13 +32,12 @@ MergeList parse_merges(const Json& list) {
       merges.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
       continue;
     }
-    TI_CHECK(merge.is_string(), "a merge is {}, expected \"left right\" or [\"left\", \"right\"].",
-             merge.dump().substr(0, 80));
+    TI_CHECK(merge.is_string(), "a merge is {}, expected \"left right\" or [\"left\", \"right\"].", shown(merge));
     const auto& text = merge.get_ref<const std::string&>();
     if (text.starts_with("#version")) continue;
     const size_t space = text.find(' ');
     TI_CHECK(space != std::string::npos && text.find(' ', space + 1) == std::string::npos,
-             "the merge \"{}\" is not two tokens with one space between them.", text);
+             "the merge \"{}\" is not two tokens with one space between them.", printable(text));
     merges.emplace_back(text.substr(0, space), text.substr(space + 1));
   }
   return merges;
@@ -48,7 +47,7 @@ void refuse_option(const Json& model, const char* key) {
   const Json& value = field_or_null(model, key);
   const bool off = value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty()) ||
                    (value.is_number() && value.get<double>() == 0);
-  TI_CHECK(off, "the model's option {} = {} is not supported.", key, value.dump());
+  TI_CHECK(off, "the model's option {} = {} is not supported.", key, shown(value));
 }
 
 Bpe parse_model(const Json& model, bool byte_level) {

@@ -40,7 +40,7 @@ void PreTokenizer::append(const Json& json) {
     for (const Json& part : list_field(json, "pretokenizers")) append(part);
     return;
   }
-  TI_CHECK(!byte_level_, "pre_tokenizer {} stands after ByteLevel, which must come last.", type);
+  TI_CHECK(!byte_level_, "pre_tokenizer {} stands after ByteLevel, which must come last.", printable(type));
   if (type == "Split") {
     stages_.push_back(parse_split(json));
   } else if (type == "Digits") {
@@ -66,7 +66,7 @@ PreTokenizer::Behavior PreTokenizer::parse_behavior(const std::string& name) {
   throw Error(
       fmt::format("Split behavior {} is unknown. Known are: Isolated, Removed, Contiguous, MergedWithPrevious, "
                   "MergedWithNext.",
-                  name));
+                  printable(name)));
 }
 
 PreTokenizer::Stage PreTokenizer::parse_split(const Json& json) {
@@ -100,7 +100,8 @@ void PreTokenizer::for_each_segment(const Stage& stage, std::string_view text, c
   size_t done = 0;
   std::optional<size_t> last_end;
   Regex::Match match;
-  for (size_t from = 0; from <= text.size() && stage.regex->find(text, from, match);) {
+  Regex::Effort effort;
+  for (size_t from = 0; from <= text.size() && stage.regex->find(text, from, match, effort);) {
     if (match.begin == match.end && last_end == match.end) {
       from += from < text.size() ? utf8_length(text[from]) : 1;
       continue;

@@ -3,6 +3,7 @@
 #include <pcre2.h>
 
 #include "titanium/base/error.h"
+#include "titanium/base/printable.h"
 
 namespace titanium::data {
 namespace {
@@ -11,6 +12,8 @@ constexpr size_t kJitStackStart = 64 << 10;
 constexpr size_t kJitStackLimit = 64 << 20;
 constexpr uint32_t kMatchLimit = 50'000'000;
 constexpr uint32_t kHeapLimitKib = 1 << 20;
+constexpr size_t kFirstWindow = 1024, kWindowGrowth = 4;
+constexpr size_t kMostEffort = 64;  // for each byte of the text
 
 // What matching needs besides the pattern. One per thread, shared by all patterns: results are read at once.
 struct Workspace {
@@ -50,29 +53,47 @@ Regex::Regex(const std::string& pattern) {
   // MULTILINE because ^ and $ are about lines in Ruby.
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &at, nullptr);
-  TI_CHECK(code != nullptr, "the regular expression {} is wrong at character {}: {}.", pattern, at, message_of(error));
+  TI_CHECK(code != nullptr, "the regular expression {} is wrong at character {}: {}.", printable(pattern), at,
+           message_of(error));
   code_ = std::shared_ptr<const void>(
       code, [](const void* p) { pcre2_code_free(const_cast<pcre2_code*>(static_cast<const pcre2_code*>(p))); });
-  compiled_to_machine_code_ = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
+  compiled_to_machine_code_ = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
 }
 
-bool Regex::find(std::string_view subject, size_t from, Match& match) const {
+// PCRE2's answer.
+int Regex::match_in(std::string_view subject, size_t from, uint32_t options, Match& match) const {
   thread_local Workspace workspace;
   const auto* text = reinterpret_cast<PCRE2_SPTR>(subject.data());
   int found = PCRE2_ERROR_JIT_STACKLIMIT;
   if (compiled_to_machine_code_) {
-    found = pcre2_jit_match(as_code(code_), text, subject.size(), from, 0, workspace.match, workspace.context);
+    found = pcre2_jit_match(as_code(code_), text, subject.size(), from, options, workspace.match, workspace.context);
   }
   if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
-    found = pcre2_match(as_code(code_), text, subject.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, workspace.match,
-                        workspace.context);
+    found = pcre2_match(as_code(code_), text, subject.size(), from, options | PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                        workspace.match, workspace.context);
   }
-  if (found == PCRE2_ERROR_NOMATCH) return false;
-  TI_CHECK(found >= 0, "the tokenizer's regular expression gives up on {} bytes of text: {}. Simplify it.",
-           subject.size(), message_of(found));
+  TI_CHECK(found >= 0 || found == PCRE2_ERROR_NOMATCH || found == PCRE2_ERROR_PARTIAL,
+           "the tokenizer's regular expression gives up on {} bytes of text: {}. Simplify it.", subject.size(),
+           message_of(found));
   const size_t* offsets = pcre2_get_ovector_pointer(workspace.match);
-  match = {offsets[0], offsets[1]};
-  return true;
+  if (found >= 0) match = {offsets[0], offsets[1]};
+  return found;
+}
+
+// Searches in a window that grows. A "hard partial" search says so when it has looked at the end of the window; a match
+// that it finds without that is the one that it would find in all of the text.
+bool Regex::find(std::string_view subject, size_t from, Match& match, Effort& effort) const {
+  for (size_t window = kFirstWindow; window < subject.size() - from; window *= kWindowGrowth) {
+    size_t end = from + window;
+    while ((static_cast<unsigned char>(subject[end]) & 0xC0) == 0x80) --end;  // not inside a character
+    if (match_in(subject.substr(0, end), from, PCRE2_PARTIAL_HARD, match) >= 0) return true;
+    effort.bytes += window;
+    TI_CHECK(effort.bytes <= kMostEffort * (subject.size() + kFirstWindow),
+             "the tokenizer's regular expression looks through {} bytes of text again and again. Simplify it, so that "
+             "it does not look far ahead for short words.",
+             subject.size());
+  }
+  return match_in(subject, from, 0, match) >= 0;
 }
 
 }  // namespace titanium::data

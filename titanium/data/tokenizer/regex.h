@@ -1,6 +1,7 @@
 // Regular expressions of tokenizer.json: Oniguruma's Ruby syntax over UTF-8, matched by PCRE2 with its JIT compiler.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,11 +25,24 @@ class Regex {
     size_t end;
   };
 
+  // What the searches in one text have looked at, in bytes, beyond the first kilobyte of each.
+  struct Effort {
+    size_t bytes = 0;
+  };
+
   // The leftmost match in `subject` (valid UTF-8) that begins at `from` or later. Returns false when there is none.
-  // Thread-safe. Throws Error when the pattern needs more steps or memory than any sane pattern does.
-  bool find(std::string_view subject, size_t from, Match& match) const;
+  // Thread-safe. Throws Error when the pattern needs more steps or memory than any sane pattern does, and when all
+  // searches in `subject` together have looked at much more than it is long: a pattern such as a*b|a looks at
+  // everything that follows for every match of one byte.
+  bool find(std::string_view subject, size_t from, Match& match, Effort& effort) const;
+  bool find(std::string_view subject, size_t from, Match& match) const {
+    Effort effort;
+    return find(subject, from, match, effort);
+  }
 
  private:
+  int match_in(std::string_view subject, size_t from, uint32_t options, Match& match) const;
+
   std::shared_ptr<const void> code_;  // pcre2_code
   bool compiled_to_machine_code_;
 };

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "titanium/base/error.h"
+#include "titanium/base/printable.h"
 #include "titanium/data/tokenizer/regex.h"
 #include "titanium/data/tokenizer/unicode.h"
 
@@ -51,7 +52,8 @@ std::string property_members(std::string_view name) {
   std::string script = fmt::format("\\p{{sc:{}}}", name);
   if (compiles(script)) return script;
   std::string property = fmt::format("\\p{{{}}}", name);
-  TI_CHECK(compiles(property), "the regular expression names an unknown character property \\p{{{}}}.", name);
+  TI_CHECK(compiles(property), "the regular expression names an unknown character property \\p{{{}}}.",
+           printable(name));
   return property;
 }
 
@@ -82,8 +84,8 @@ class Translator {
   }
 
   [[noreturn]] void refuse(std::string_view construct) const {
-    throw Error(fmt::format("the regular expression {} uses {} at character {}, which is not supported.", pattern_,
-                            construct, at_));
+    throw Error(fmt::format("the regular expression {} uses {} at character {}, which is not supported.",
+                            printable(pattern_), printable(construct), at_));
   }
 
   void outside_class(char c) {
