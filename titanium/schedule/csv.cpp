@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <set>
 
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
+#include "titanium/base/printable.h"
 #include "titanium/schedule/check.h"
 
 namespace titanium::schedule {
@@ -70,7 +72,7 @@ std::vector<Action> parse_cell(std::string_view cell) {
   const bool communication = text.find("SEND_") != text.npos || text.find("RECV_") != text.npos ||
                              text.find("SHARD") != text.npos || text.find("REDUCE_GRAD") != text.npos;
   throw UsageError(fmt::format(
-      "{}: line {}, cell {}: '{}' is not an action. {}", source, line + 1, cell + 1, text.substr(0, 40),
+      "{}: line {}, cell {}: '{}' is not an action. {}", source, line + 1, cell + 1, printable(text, 40),
       communication
           ? "Communication is inferred: write computations only (PyTorch's format=\"compute_only\")."
           : "Write stage, F, I, W or B, and micro-batch, such as 0F0 or 2B1, or a pair (0F4;3B1)OVERLAP_F_B."));
@@ -78,17 +80,21 @@ std::vector<Action> parse_cell(std::string_view cell) {
 
 // A stage belongs to the rank that names it first; check_table finds those that name another's.
 void infer_layout(Table& table, std::string_view source) {
+  std::set<int> named;  // a few bytes may name a huge stage, so stages are counted before they get room
+  for (const auto& actions : table.ranks) {
+    for (const Action& action : actions) named.insert(action.stage);
+  }
+  for (int expected = 0; const int stage : named) {
+    if (stage == expected++) continue;
+    throw UsageError(
+        fmt::format("{}: no line has stage {}, but there is a stage {}.", source, expected - 1, *named.rbegin()));
+  }
+  table.owner.assign(named.size(), -1);
   for (size_t rank = 0; rank < table.ranks.size(); ++rank) {
     for (const Action& action : table.ranks[rank]) {
-      if (action.stage >= table.stages()) table.owner.resize(action.stage + 1, -1);
       if (table.owner[action.stage] < 0) table.owner[action.stage] = static_cast<int>(rank);
       table.micro_batches = std::max(table.micro_batches, action.micro_batch + 1);
     }
-  }
-  const auto gap = std::ranges::find(table.owner, -1);
-  if (gap != table.owner.end()) {
-    throw UsageError(fmt::format("{}: no line has stage {}, but there is a stage {}.", source,
-                                 gap - table.owner.begin(), table.stages() - 1));
   }
 }
 
