@@ -28,7 +28,7 @@ class Run:
     def __init__(self, folder, *options):
         self.folder = pathlib.Path(folder)
         self.options = [*tiny_assets.make(self.folder / "assets"), f"--job.dump_folder={self.folder}",
-                        "--training.global_batch_size=4", "--checkpoint.enable", "--checkpoint.no_last_save_model_only",
+                        "--training.global_batch_size=4", "--training.max_norm=0.1", "--checkpoint.enable", "--checkpoint.no_last_save_model_only",
                         "--lr_scheduler.total_steps=1000", *options]
 
     def start(self, *options, ranks=1):

@@ -1,7 +1,7 @@
 """One layout of each kind trains as one rank does, over Gloo, one process per rank; tests/unit/train/layouts_test.cpp has all
 others, with ranks that are threads.
 
-Losses, gradient norms and final parameters agree within 1e-5 in fp32 (a stated tolerance in bf16), initial parameters
+Losses, gradient norms, final parameters and moments of Adam agree within 1e-5 in fp32 (a stated tolerance in bf16), initial parameters
 bit by bit, token counts exactly. The same eight processes play all layouts, one after the other.
 """
 
@@ -17,11 +17,13 @@ from safetensors import safe_open
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DRIVER = pathlib.Path(os.environ["TITANIUM_BUILD"]) / "layouts_driver"
 BATCH = 12
+MAX_NORM = 0.1  # of about 0.4, so that every update is clipped
 
 COMMON = f"""
 --model.hf_assets_path={ROOT}/tests/assets/tokenizer --training.dataset=c4_test
 --training.dataset_path={ROOT}/tests/assets/c4_test --training.seq_len=32 --training.steps=10
 --training.global_batch_size={BATCH} --training.data_streams={BATCH} --optimizer.lr=2e-4 --lr_scheduler.warmup_steps=2
+--training.max_norm={MAX_NORM}
 """.split()
 
 FP32 = "--training.mixed_precision_param=float32"
@@ -114,20 +116,22 @@ def whole_parameters(folder, name, ranks):
 def compare(folder, line, reference, limits):
     name, ranks = line.split()[0], int(line.split()[1])
     one, here = (json.loads((folder / f"{n}.json").read_text()) for n in (reference, name))
+    assert min(one["grad_norm"]) > MAX_NORM, "nothing is clipped"
     worst = {}
     for key in ("loss", "grad_norm"):
         worst[key] = max(abs(a - b) / abs(b) for a, b in zip(here[key], one[key], strict=True))
     assert here["valid_tokens"] == one["valid_tokens"] and here["tokens_seen"] == one["tokens_seen"], name
     expected, found = whole_parameters(folder, reference, 1), whole_parameters(folder, name, ranks)
     assert expected.keys() == found.keys()
-    worst["parameters"] = 0.0
+    worst["parameters"] = worst["moments"] = 0.0
     for key, tensor in expected.items():
         assert tensor.shape == found[key].shape, f"{name}: {key}"
         if key.startswith("initial."):
             assert torch.equal(tensor, found[key]), f"{name}: {key} differs"
         else:
             error = ((tensor - found[key]).norm() / tensor.norm()).item()
-            worst["parameters"] = max(worst["parameters"], error)
+            kind = "moments" if key.endswith((".exp_avg", ".exp_avg_sq")) else "parameters"
+            worst[kind] = max(worst[kind], error)
     print(f"{name:34}" + "  ".join(f"{key} {value:.1e}" for key, value in worst.items()))
     for key, value in worst.items():
         assert value <= limits[key], f"{name}: {key} differs by {value:.2e}, more than {limits[key]:.0e}"
@@ -138,13 +142,14 @@ def main():
         folder = pathlib.Path(name)
         run_all(folder)
         for line in IN_FP32[1:]:
-            compare(folder, line, "one", {"loss": 1e-5, "grad_norm": 1e-5, "parameters": 1e-5})
+            compare(folder, line, "one", {"loss": 1e-5, "grad_norm": 1e-5, "parameters": 1e-5, "moments": 1e-5})
         for line in IN_BF16[1:]:
-            compare(folder, line, "bf16_one", {"loss": 1e-4, "grad_norm": 1e-3, "parameters": 2e-3})
+            compare(folder, line, "bf16_one", {"loss": 1e-4, "grad_norm": 1e-3, "parameters": 2e-3, "moments": 2e-2})
         # Numbers between two of float8 may fall to the other side when sums are taken in another order.
         for recipe, lines in IN_FLOAT8.items():
             for line in lines[1:]:
-                compare(folder, line, f"{recipe}_one", {"loss": 1e-6, "grad_norm": 1e-5, "parameters": 1e-4})
+                compare(folder, line, f"{recipe}_one",
+                        {"loss": 1e-6, "grad_norm": 1e-5, "parameters": 1e-4, "moments": 1e-3})
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 //   RANK=r MASTER_ADDR=a MASTER_PORT=p layouts_driver <folder> <layouts>
 //
 // Each line of <layouts> is a run: its name, its number of ranks, and options of `titanium train`. Ranks below that
-// number take part. Each writes its shards before and after training to <folder>/<name>.<rank>.safetensors, with the
-// first index of every shard in the metadata; rank 0 writes <folder>/<name>.json.
+// number take part. Each writes its shards before and after training, with Adam's moments, to
+// <folder>/<name>.<rank>.safetensors, with the first index of every shard in the metadata; rank 0 writes
+// <folder>/<name>.json.
 #include <fmt/ranges.h>
 
 #include <cstdlib>
@@ -52,6 +53,14 @@ class ShardFile {
       metadata_[name] = fmt::format("{}", fmt::join(parameter->shard.offset, ","));
     }
   }
+  void add_moments(const optim::Adam& optimizer) {
+    for (const optim::StateTensor& part : optimizer.state()) {
+      if (part.name == "step") continue;
+      const std::string name = fmt::format("final.{}.{}", part.parameter->fqn, part.name);
+      tensors_.push_back({name, part.tensor});
+      metadata_[name] = fmt::format("{}", fmt::join(part.parameter->shard.offset, ","));
+    }
+  }
   void write(const std::string& path) const { checkpoint::write_safetensors(path, tensors_, metadata_); }
 
  private:
@@ -83,6 +92,7 @@ void run_layout(const Layout& layout, comm::Environment environment, const std::
   }
   report["tokens_seen"] = run.tokens_seen;
   shards.add("final.", run.parameters);
+  shards.add_moments(*run.optimizer);
   shards.write(fmt::format("{}/{}.{}.safetensors", folder, layout.name, environment.rank));
   if (environment.rank == 0) std::ofstream(fmt::format("{}/{}.json", folder, layout.name)) << report.dump();
 }

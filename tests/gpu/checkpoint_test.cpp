@@ -1,6 +1,8 @@
 // Checkpoints of a run on a GPU.
 #include <ATen/ops/equal.h>
 
+#include <latch>
+
 #include "tests/gpu/gpu_test.h"
 #include "tests/support/test_folder.h"
 #include "titanium/checkpoint/dcp_reader.h"
@@ -40,13 +42,31 @@ class GpuCheckpoint : public test::GpuTest {
     return losses;
   }
 
+  // Saves step 2 and makes two more updates before the thread that writes may begin.
+  void save_and_update_before_it_is_written(const JobConfig& config) const {
+    TrainState run = build_train_state(config, gpu_);
+    std::latch updates(2);
+    Checkpointer checkpointer(run, [&] { updates.wait(); });
+    const auto step = [&] { train_step(run, {}, [&] { checkpointer.hold_updates(); }); };
+    step();
+    step();
+    checkpointer.after_step({.asked = true});
+    for (int i = 0; i < 2; ++i) {
+      step();
+      updates.count_down();
+    }
+    checkpointer.finish();
+  }
+
   std::filesystem::path folder_ = test::test_folder();
 };
 
 TEST_F(GpuCheckpoint, InTheBackgroundHoldsTheStateOfItsStep) {
-  for (const std::string mode : {"disabled", "async", "async_with_pinned_mem"}) train(config(mode), 5);
+  for (const std::string mode : {"disabled", "async", "async_with_pinned_mem"}) {
+    save_and_update_before_it_is_written(config(mode));
+  }
   const auto saved = [&](const std::string& mode) {
-    return checkpoint::DcpReader(checkpoint::step_folder(checkpoint_root(config(mode)), 4));
+    return checkpoint::DcpReader(checkpoint::step_folder(checkpoint_root(config(mode)), 2));
   };
   const checkpoint::DcpReader expected = saved("disabled");
   for (const std::string mode : {"async", "async_with_pinned_mem"}) {

@@ -21,7 +21,8 @@ inline JobConfig tiny_config() {
   config.training.dataset_path = std::string(TITANIUM_SOURCE_DIR) + "/tests/assets/c4_test";
   config.training.mixed_precision_param = "float32";
   config.activation_checkpoint.mode = "none";
-  config.optimizer.lr = 2e-4;  // Adam turns rounding of tiny gradients into steps of this size
+  config.optimizer.lr = 2e-4;      // Adam turns rounding of tiny gradients into steps of this size
+  config.training.max_norm = 0.1;  // of about 0.4, so that every update is clipped
   config.lr_scheduler.warmup_steps = 2;
   config.training.steps = 10;
   return config;

@@ -90,7 +90,8 @@ std::map<std::string, std::string> facts_of(const TrainState& run, int64_t step)
 
 }  // namespace
 
-Checkpointer::Checkpointer(TrainState& run) : run_(run), root_(checkpoint_root(run.config)) {
+Checkpointer::Checkpointer(TrainState& run, std::function<void()> before_writing)
+    : run_(run), before_writing_(std::move(before_writing)), root_(checkpoint_root(run.config)) {
   const config::Checkpoint& options = run.config.checkpoint;
   if (!options.enable || options.load_only) return;
   group_ = make_group(*run.world, options);
@@ -131,6 +132,7 @@ void Checkpointer::save_in_turn() {
   }
   last_saved_ = step;
   background_ = std::async(std::launch::async, [this, step, state = staging_->copy(full_state())] {
+    if (before_writing_) before_writing_();
     staging_->wait();
     write(state, step);
     remove_old();

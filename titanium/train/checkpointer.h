@@ -1,6 +1,7 @@
 // Saves a run as [checkpoint] says.
 #pragma once
 
+#include <functional>
 #include <future>
 
 #include "titanium/checkpoint/save_together.h"
@@ -12,8 +13,9 @@ namespace titanium::train {
 // All ranks call the same functions in the same order.
 class Checkpointer {
  public:
-  // `run` outlives it. Without checkpoint.enable, or with load_only, nothing is ever saved.
-  explicit Checkpointer(TrainState& run);
+  // `run` outlives it. Without checkpoint.enable, or with load_only, nothing is ever saved. `before_writing` is called
+  // on the thread that writes in the background, before it reads anything.
+  explicit Checkpointer(TrainState& run, std::function<void()> before_writing = {});
 
   // Why a checkpoint is due after a step.
   struct Reasons {
@@ -45,6 +47,7 @@ class Checkpointer {
   void report_background(bool wait);
 
   TrainState& run_;
+  std::function<void()> before_writing_;
   std::filesystem::path root_;
   comm::GroupPtr group_;  // of its own, because a thread of its own uses it
   std::optional<checkpoint::Staging> staging_;
