@@ -1,4 +1,4 @@
-// The sum of squares over many tensors in one launch, and what gradient clipping makes of it. Note [Tensor lists].
+// The sum of squares over many tensors in one launch. Note [Tensor lists].
 // Pointers are device memory; work is queued on `stream` and nothing synchronises.
 #pragma once
 
@@ -31,16 +31,5 @@ struct SumOfSquaresArgs {
 };
 void sum_of_squares(const SumOfSquaresArgs& args, CUstream_st* stream);
 int64_t sum_of_squares_scratch_bytes();  // depends on the current device
-
-// From the sum of squares (of all ranks together), on the device: norm = sqrt(sum),
-// scale = min(1, max_norm / (norm + 1e-6)), skip = 1 where the norm is not finite, else 0.
-struct ClipFactorsArgs {
-  const double* sum_of_squares;
-  double max_norm;
-  double* norm;
-  float* scale;
-  float* skip;
-};
-void clip_factors(const ClipFactorsArgs& args, CUstream_st* stream);
 
 }  // namespace titanium::kernels

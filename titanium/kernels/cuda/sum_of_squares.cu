@@ -75,13 +75,6 @@ __global__ void __launch_bounds__(kLastThreads) last_kernel(LastArgs args) {
   if (threadIdx.x == 0) *args.result = sum;
 }
 
-__global__ void clip_factors_kernel(ClipFactorsArgs args) {
-  const double norm = std::sqrt(*args.sum_of_squares), scale = args.max_norm / (norm + 1e-6);
-  *args.norm = norm;
-  *args.scale = static_cast<float>(scale < 1 ? scale : 1.0);
-  *args.skip = norm < HUGE_VAL ? 0.0F : 1.0F;  // false for NaN too
-}
-
 }  // namespace
 
 void sum_of_squares(const SumOfSquaresArgs& args, CUstream_st* stream) {
@@ -92,10 +85,6 @@ void sum_of_squares(const SumOfSquaresArgs& args, CUstream_st* stream) {
 
 int64_t sum_of_squares_scratch_bytes() {
   return int64_t{multiprocessors()} * kBlocks * static_cast<int64_t>(sizeof(double));
-}
-
-void clip_factors(const ClipFactorsArgs& args, CUstream_st* stream) {
-  launch(clip_factors_kernel, 1, 1, 0, stream, args);
 }
 
 }  // namespace titanium::kernels
