@@ -65,6 +65,9 @@ SETTINGS = [
     Setting("8B, 1024, batch 16, 8 accumulation steps", "8B", 1024, 16, NONE, "13,165 (llmq)", 13600, steps=21, accumulation=8, tuned=True),
     Setting("3B, fp32 states, 8192, batch 2", "3B", 8192, 2, NONE, "21,500 (torchtitan)", 23300, 95.9, bf16_states=False, tuned=True),
     Setting("1B, fp32 states, 4096, batch 4", "1B", 4096, 4, NONE, "56,100 (torchtitan)", 62500, bf16_states=False),
+    Setting("1B, fp32 states, 4096, batch 4, Muon", "1B", 4096, 4, f"{NONE} --optimizer.name Muon", "the row with AdamW", 1, bf16_states=False),
+    Setting("8B, 8192, batch 2, nothing recomputed, Muon", "8B", 8192, 2, f"{NONE} --optimizer.name Muon", "the row with AdamW", 1),
+    Setting("8B, 8192, batch 2, 8 accumulation steps, Muon", "8B", 8192, 2, f"{NONE} --optimizer.name Muon", "", 1, steps=6, accumulation=8),
     Setting("8B, 131072, full", "8B", 131072, 1, "--activation_checkpoint.mode full", "out of memory (torchtitan)", 1, steps=2),
     Setting("debugmodel, fp32 states, 2048, batch 8", "", 2048, 8, NONE, "421,000 (torchtitan)", 1200000, steps=40, bf16_states=False),
 ]

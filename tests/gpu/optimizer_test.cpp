@@ -73,6 +73,8 @@ TEST_F(GpuOptimizer, UpdatesAsOnTheCpuWithAndWithoutClipping) {
       const std::vector<Tensor> values = random_tensors(1);
       Side cpu(at::kCPU, values), gpu(gpu_, values);
       Adam cpu_adam(cpu.parameters, {.decoupled = decoupled}), gpu_adam(gpu.parameters, {.decoupled = decoupled});
+      cpu_adam.materialize();
+      gpu_adam.materialize();
       for (int step = 0; step < 3; ++step) {
         std::vector<Tensor> grads = random_tensors(0.1);
         if (step == 1) grads[3] = Tensor();  // counts one step less than the others
@@ -92,6 +94,7 @@ TEST_F(GpuOptimizer, ANormThatIsNotFiniteChangesNothing) {
   const std::vector<Tensor> values = random_tensors(1);
   Side gpu(gpu_, values);
   Adam adam(gpu.parameters, {});
+  adam.materialize();
   std::vector<Tensor> grads = random_tensors(1);
   grads[0][3][4] = std::nan("");
   gpu.give(grads);
@@ -113,6 +116,7 @@ TEST_F(GpuOptimizer, StochasticRoundingHasTheBitsOfTheCpuForWholesAndShards) {
     p.materialize(at::kBFloat16, device);
     p.value.detach().fill_(1);
     Adam adam({&p}, options);
+    adam.materialize();
     p.grad = at::full_like(p.value.detach(), 1);
     adam.step(1e-3);
     return p.value.detach().cpu();
@@ -134,6 +138,8 @@ TEST_F(GpuOptimizer, StochasticRoundingDiffersFromTheCpuByOneUnitAndSeldom) {
     const AdamOptions options = {.decoupled = decoupled, .rounding_seed = 12};
     Side cpu(at::kCPU, values), gpu(gpu_, values);
     Adam cpu_adam(cpu.parameters, options), gpu_adam(gpu.parameters, options);
+    cpu_adam.materialize();
+    gpu_adam.materialize();
     cpu.give(grads);
     gpu.give(grads);
     cpu_adam.step(kLr, total_norm(cpu.parameters), 1.0);
@@ -157,6 +163,7 @@ TEST_F(GpuOptimizer, GradientsOfAnyStrideAreRead) {
   p.materialize(at::kFloat, gpu_);
   p.value.detach().zero_();
   Adam adam({&p}, {.weight_decay = 0.0});
+  adam.materialize();
   p.grad = random_tensor({50, 30}).to(gpu_).t();
   adam.step(1.0, total_norm(std::vector<Parameter*>{&p}));
   EXPECT_TRUE(p.value.detach().sign().equal(-p.grad.sign()));

@@ -1,4 +1,4 @@
-"""Adam, AdamW and the gradient norm against torch, the learning rate against torchtitan."""
+"""Adam, AdamW, Muon and the gradient norm against torch, the learning rate against torchtitan."""
 
 import itertools
 import json
@@ -48,13 +48,13 @@ def torch_run(kind, implementation, values, grads, lrs, options):
     return result
 
 
-def our_run(values, grads, lrs, options):
+def our_run(values, grads, lrs, options, command="adam"):
     with tempfile.TemporaryDirectory() as folder:
         tensors = {f"value.{name}": value for name, value in values.items()}
         for step, named in enumerate(grads):
             tensors.update({f"grad.{step}.{name}": grad for name, grad in named.items()})
         save_file(tensors, f"{folder}/in.safetensors")
-        drive("adam", f"{folder}/in.safetensors", f"{folder}/out.safetensors", json.dumps(options | {"lrs": lrs}))
+        drive(command, f"{folder}/in.safetensors", f"{folder}/out.safetensors", json.dumps(options | {"lrs": lrs}))
         return load_file(f"{folder}/out.safetensors")
 
 
@@ -83,6 +83,40 @@ class Adam(unittest.TestCase):
 
     def test_foreach_float32_agrees_to_rounding(self):
         self.compare(torch.float32, {"foreach": True}, 2e-6)
+
+
+class Muon(unittest.TestCase):
+    """Both compute the iteration in bf16, in the same order of operations: the same bits but for the last rounding."""
+
+    def test_agrees_with_torch(self):
+        generator = torch.Generator().manual_seed(7)
+        shapes = {"square": (48, 48), "wide": (32, 96), "tall": (96, 32)}
+        values = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+        grads = [{name: torch.randn(shape, generator=generator) for name, shape in shapes.items()} for _ in range(8)]
+        lrs = [1e-2 * (step + 1) / len(grads) for step in range(len(grads))]
+        for nesterov, decay, adjust in ((True, 0.1, "match_rms_adamw"), (False, 0.0, "original"), (True, 0.3, "original")):
+            options = {"momentum": 0.9, "nesterov": nesterov, "weight_decay": decay, "adjust_lr_fn": adjust, "ns_steps": 5}
+            parameters = {name: torch.nn.Parameter(value.clone()) for name, value in values.items()}
+            optimizer = torch.optim.Muon(parameters.values(), lr=0.0, **options)
+            for step, lr in enumerate(lrs):
+                optimizer.param_groups[0]["lr"] = lr
+                for name, parameter in parameters.items():
+                    parameter.grad = grads[step][name].clone()
+                optimizer.step()
+            found = our_run(values, grads, lrs, options, "muon")
+            self.assertEqual(sorted(found), sorted([f"value.{n}" for n in shapes] + [f"momentum_buffer.{n}" for n in shapes]))
+            for name, parameter in parameters.items():
+                with self.subTest(nesterov=nesterov, adjust=adjust, name=name):
+                    state = optimizer.state[parameter]
+                    torch.testing.assert_close(found[f"momentum_buffer.{name}"], state["momentum_buffer"], rtol=0, atol=0)
+                    torch.testing.assert_close(found[f"value.{name}"], parameter.detach(), rtol=1e-6, atol=1e-6)
+
+    def test_options_are_those_of_torch(self):
+        """The names in param_groups; the unit test Muon.TellsItsStateAndOptionsAsTorchDoes has ours."""
+        group = torch.optim.Muon([torch.nn.Parameter(torch.zeros(2, 2))]).param_groups[0]
+        self.assertEqual(set(group) - {"params"}, {"lr", "weight_decay", "momentum", "nesterov", "ns_coefficients", "eps",
+                                                    "ns_steps", "adjust_lr_fn"})
+        self.assertEqual(group["ns_coefficients"], (3.4445, -4.7750, 2.0315))
 
 
 class GradNorm(unittest.TestCase):

@@ -1,6 +1,7 @@
 // Runs the optimizer, the schedule and the gradient norm for parity/optimizer.py.
 //
 //   optimizer_driver adam IN.safetensors OUT.safetensors OPTIONS    IN: value.FQN and grad.STEP.FQN
+//   optimizer_driver muon IN.safetensors OUT.safetensors OPTIONS
 //   optimizer_driver schedule [OPTIONS...]                          prints the factors of each on a line
 //   optimizer_driver norm IN.safetensors                            prints the norm of all tensors together
 //
@@ -16,6 +17,7 @@
 #include "titanium/optim/adam.h"
 #include "titanium/optim/grad_norm.h"
 #include "titanium/optim/lr_schedule.h"
+#include "titanium/optim/muon.h"
 
 namespace titanium::optim {
 namespace {
@@ -42,26 +44,40 @@ std::vector<Parameter*> pointers(const std::vector<std::unique_ptr<Parameter>>& 
   return result;
 }
 
-void run_adam(const std::string& in, const std::string& out, const json& options) {
+std::unique_ptr<Optimizer> make_adam(const std::vector<Parameter*>& parameters, const json& options) {
+  return std::make_unique<Adam>(parameters, AdamOptions{.beta1 = options["beta1"],
+                                                        .beta2 = options["beta2"],
+                                                        .eps = options["eps"],
+                                                        .weight_decay = options["weight_decay"],
+                                                        .decoupled = options["decoupled"]});
+}
+
+std::unique_ptr<Optimizer> make_muon(const std::vector<Parameter*>& parameters, const json& options) {
+  const MuonOptions muon = {.momentum = options["momentum"],
+                            .nesterov = options["nesterov"],
+                            .weight_decay = options["weight_decay"],
+                            .scale = parse_muon_scale(options["adjust_lr_fn"].get<std::string>()),
+                            .newton_schulz = {.steps = options["ns_steps"]}};
+  return std::make_unique<Muon>(std::vector<MuonGroup>{{parameters, muon}});
+}
+
+void run_optimizer(const std::string& in, const std::string& out, const json& options, const auto& make) {
   const SafetensorsReader reader(in);
   const auto parameters = read_parameters(reader, "value.");
-  Adam adam(pointers(parameters), {.beta1 = options["beta1"],
-                                   .beta2 = options["beta2"],
-                                   .eps = options["eps"],
-                                   .weight_decay = options["weight_decay"],
-                                   .decoupled = options["decoupled"]});
+  const std::unique_ptr<Optimizer> optimizer = make(pointers(parameters), options);
+  optimizer->materialize();
   const std::vector<double> lrs = options["lrs"];
   for (size_t step = 0; step < lrs.size(); ++step) {
-    adam.zero_grad();
+    optimizer->zero_grad();
     for (const auto& parameter : parameters) {
       const std::string name = fmt::format("grad.{}.{}", step, parameter->fqn);
       if (reader.contains(name)) parameter->grad = reader.tensor(name);
     }
-    adam.step(lrs[step]);
+    optimizer->step(lrs[step]);
   }
   std::vector<NamedTensor> results;
   for (const auto& parameter : parameters) results.push_back({"value." + parameter->fqn, parameter->value});
-  for (const StateTensor& state : adam.state()) {
+  for (const StateTensor& state : optimizer->state()) {
     results.push_back({fmt::format("{}.{}", state.name, state.parameter->fqn), state.tensor});
   }
   checkpoint::write_safetensors(out, results);
@@ -89,7 +105,9 @@ void print_norm(const std::string& in) {
 int run(const std::vector<std::string>& arguments) {
   const std::string command = arguments.empty() ? "" : arguments[0];
   if (command == "adam" && arguments.size() == 4) {
-    run_adam(arguments[1], arguments[2], json::parse(arguments[3]));
+    run_optimizer(arguments[1], arguments[2], json::parse(arguments[3]), make_adam);
+  } else if (command == "muon" && arguments.size() == 4) {
+    run_optimizer(arguments[1], arguments[2], json::parse(arguments[3]), make_muon);
   } else if (command == "schedule" && arguments.size() == 2) {
     for (const json& options : json::parse(arguments[1])) print_schedule(options);
   } else if (command == "norm" && arguments.size() == 2) {

@@ -63,6 +63,22 @@ void add_share(StateDict& state, const std::string& name, const DcpPath& path, c
                            .path = path});
 }
 
+PickleValue to_pickle(const optim::OptionValue& value) {
+  if (std::holds_alternative<std::monostate>(value)) return {};
+  if (const auto* number = std::get_if<double>(&value)) return *number;
+  if (const auto* integer = std::get_if<int64_t>(&value)) return *integer;
+  if (const auto* given = std::get_if<bool>(&value)) return *given;
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  const auto& numbers = std::get<std::vector<double>>(value);
+  return PickleValue::tuple({numbers.begin(), numbers.end()});
+}
+
+void add_param_groups(StateDict& state, const Parameter& parameter, const optim::NamedOptions& options) {
+  for (const auto& [name, value] : options) {
+    add_object(state, "optimizer", optimizer_name("param_groups", parameter.fqn, name), to_pickle(value));
+  }
+}
+
 }  // namespace
 
 bool Shares::is_first_of_stage() const { return rank_ % (dims_.world() / dims_.pp) == 0; }
@@ -112,35 +128,22 @@ void add_model(StateDict& state, const nn::Module& model, const Shares& shares, 
   }
 }
 
-void add_optimizer(StateDict& state, const optim::Adam& optimizer, const OptimizerFacts& facts, const Shares& shares) {
-  size_t turn = 0;
+void add_optimizer(StateDict& state, const optim::Optimizer& optimizer, const optim::LearningRate& lr,
+                   const Shares& shares) {
+  size_t turn = 0;  // of the parameter that the state belongs to
+  const Parameter* before = nullptr;
   for (const optim::StateTensor& part : optimizer.state()) {
-    const std::string key = optimizer_name("state", part.parameter->fqn, part.name);
+    const Parameter& parameter = *part.parameter;
+    const bool is_first = &parameter != before;
+    if (is_first && before != nullptr) ++turn;
+    before = &parameter;
+    const std::string key = optimizer_name("state", parameter.fqn, part.name);
     const DcpPath path = {"optimizer", key};
-    if (part.tensor.dim() > 0) {
-      add_share(state, "optimizer." + key, path, *part.parameter, turn, part.tensor, shares);
-      continue;
-    }
-    ++turn;  // a scalar stands beside the two moments of every parameter
-    if (!shares.is_first_holder(*part.parameter)) continue;
-    state.tensors.push_back({.name = "optimizer." + key, .tensor = part.tensor.detach(), .path = path});
-    const std::vector<std::pair<const char*, PickleValue>> options = {
-        {"lr", facts.lr},
-        {"betas", PickleValue::tuple({facts.options.beta1, facts.options.beta2})},
-        {"eps", facts.options.eps},
-        {"weight_decay", facts.options.weight_decay},
-        {"amsgrad", false},
-        {"maximize", false},
-        {"foreach", facts.implementation == "foreach"},
-        {"capturable", false},
-        {"differentiable", false},
-        {"fused", facts.implementation == "fused"},
-        {"decoupled_weight_decay", facts.options.decoupled},
-        {"initial_lr", facts.initial_lr},
-    };
-    for (const auto& [name, value] : options) {
-      add_object(state, "optimizer", optimizer_name("param_groups", part.parameter->fqn, name), value);
-    }
+    const bool scalar = part.tensor.dim() == 0;
+    if (!scalar) add_share(state, "optimizer." + key, path, parameter, turn, part.tensor, shares);
+    if (!shares.is_first_holder(parameter)) continue;
+    if (scalar) state.tensors.push_back({.name = "optimizer." + key, .tensor = part.tensor.detach(), .path = path});
+    if (is_first) add_param_groups(state, parameter, optimizer.options_of(parameter, lr));
   }
 }
 
@@ -160,7 +163,7 @@ void load_model(const DcpReader& reader, const nn::Module& model, const nn::Modu
   for (Parameter* parameter : model.parameters()) parameter->value_changed();
 }
 
-void load_optimizer(const DcpReader& reader, const optim::Adam& optimizer) {
+void load_optimizer(const DcpReader& reader, const optim::Optimizer& optimizer) {
   std::vector<DcpRequest> requests;
   for (const optim::StateTensor& part : optimizer.state()) {
     const bool scalar = part.tensor.dim() == 0;

@@ -7,7 +7,7 @@
 #include "titanium/checkpoint/dcp_reader.h"
 #include "titanium/checkpoint/dcp_writer.h"
 #include "titanium/nn/module.h"
-#include "titanium/optim/adam.h"
+#include "titanium/optim/optimizer.h"
 #include "titanium/parallel/parallel_dims.h"
 
 namespace titanium::checkpoint {
@@ -45,14 +45,9 @@ class Shares {
 void add_model(StateDict& state, const nn::Module& model, const Shares& shares,
                std::optional<Dtype> dtype = std::nullopt);
 
-// What torch.optim keeps beside the moments, the same for all parameters.
-struct OptimizerFacts {
-  optim::AdamOptions options;
-  std::string implementation;  // "fused", "foreach" or "for-loop"
-  double lr = 0;               // of the next step
-  double initial_lr = 0;       // that the schedule multiplies
-};
-void add_optimizer(StateDict& state, const optim::Adam& optimizer, const OptimizerFacts& facts, const Shares& shares);
+// The optimizer's state, and for each parameter what torch's param_groups say of it; `lr` is that of the next step.
+void add_optimizer(StateDict& state, const optim::Optimizer& optimizer, const optim::LearningRate& lr,
+                   const Shares& shares);
 
 // A value under the names `first`.`second`.
 void add_object(StateDict& state, const std::string& first, const std::string& second, PickleValue value);
@@ -61,7 +56,7 @@ void add_object(StateDict& state, const std::string& first, const std::string& s
 // tools write them. `model` may be a part of `whole`, the model on all ranks together. Throws Error when a tensor is
 // missing, when there is one that the model does not have, and as DcpReader::read does.
 void load_model(const DcpReader& reader, const nn::Module& model, const nn::Module& whole);
-void load_optimizer(const DcpReader& reader, const optim::Adam& optimizer);
+void load_optimizer(const DcpReader& reader, const optim::Optimizer& optimizer);
 
 // Whether there is something under the name `first`.
 bool has_state(const DcpReader& reader, const std::string& first);

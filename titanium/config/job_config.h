@@ -52,6 +52,17 @@ struct Model {
   std::optional<std::string> attn_mask_type;  // own: causal or block_causal; unset: the flavor's
 };
 
+// Own.
+struct Muon {
+  double momentum = 0.95;
+  bool nesterov = true;
+  int64_t ns_steps = 5;
+  std::string ns_dtype = "bfloat16";
+  double eps = 1e-7;
+  std::string adjust_lr_fn = "match_rms_adamw";
+  double lr_factor = 1.0;
+};
+
 struct Optimizer {
   std::string name = "AdamW";
   double lr = 8e-4;
@@ -62,6 +73,9 @@ struct Optimizer {
   std::string implementation = "fused";
   bool early_step_in_backward = false;
   bool bf16_stochastic_rounding = false;  // own
+  double lr_factor = 1.0;                 // own
+  std::vector<Names> param_groups;        // own: read by parameter_groups.h
+  Muon muon;
 };
 
 struct LrScheduler {

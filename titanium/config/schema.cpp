@@ -75,10 +75,29 @@ void declare_model(Schema& schema) {
       .own();
 }
 
+void declare_muon(Section<Muon> muon) {
+  muon.option("momentum", &Muon::momentum, "Decay of the mean of the gradients.").at_least(0).below(1).own();
+  muon.option("nesterov", &Muon::nesterov, "Mix the gradient into the mean once more before it is used.").own();
+  muon.option("ns_steps", &Muon::ns_steps, "Iterations of the orthogonalisation.").at_least(1).at_most(99).own();
+  muon.option("ns_dtype", &Muon::ns_dtype, "What the orthogonalisation is computed in.")
+      .one_of({"bfloat16", "float32"})
+      .own();
+  muon.option("eps", &Muon::eps, "The least norm that a matrix is divided by.").above(0).own();
+  muon.option("adjust_lr_fn", &Muon::adjust_lr_fn,
+              "Factor on the learning rate by the shape of the matrix. match_rms_adamw makes updates as large as "
+              "AdamW's; original is sqrt(max(1, rows / columns)).")
+      .one_of({"original", "match_rms_adamw"})
+      .own();
+  muon.option("lr_factor", &Muon::lr_factor, "Factor on the learning rate of all matrices of Muon.").at_least(0).own();
+}
+
 void declare_optimizer(Schema& schema) {
   Section<Optimizer> optimizer(schema, "optimizer", "The update of the parameters.", &JobConfig::optimizer);
-  optimizer.option("name", &Optimizer::name, "Adam adds weight decay to the gradient, AdamW decouples it.")
-      .one_of({"Adam", "AdamW"});
+  optimizer
+      .option("name", &Optimizer::name,
+              "Adam adds weight decay to the gradient, AdamW decouples it. Muon orthogonalises the "
+              "updates of the matrices of blocks and leaves all other parameters to AdamW.")
+      .one_of({"Adam", "AdamW", "Muon"});
   optimizer.option("lr", &Optimizer::lr, "Peak learning rate.").at_least(0);
   optimizer.option("beta1", &Optimizer::beta1, "Decay of the mean of the gradients.").at_least(0).below(1);
   optimizer.option("beta2", &Optimizer::beta2, "Decay of the mean of their squares.").at_least(0).below(1);
@@ -93,6 +112,17 @@ void declare_optimizer(Schema& schema) {
       .option("bf16_stochastic_rounding", &Optimizer::bf16_stochastic_rounding,
               "Round bfloat16 parameters up or down at random, so that small updates count on average.")
       .own();
+  optimizer.option("lr_factor", &Optimizer::lr_factor, "Factor on the learning rate, for groups of parameters.")
+      .at_least(0)
+      .own();
+  optimizer
+      .option(
+          "param_groups", &Optimizer::param_groups,
+          "Parameters with options of their own. Each group is a regular expression that is searched for in names, and "
+          "settings: [\"norm|bias\", \"weight_decay=0\"]. The first group that matches takes a parameter. On the "
+          "command line as JSON.")
+      .own();
+  declare_muon(optimizer.section("muon", &Optimizer::muon, "Options of optimizer.name = \"Muon\"."));
 }
 
 void declare_lr_scheduler(Schema& schema) {

@@ -6,6 +6,8 @@
 #include <limits>
 #include <set>
 
+#include "titanium/base/error.h"
+#include "titanium/config/parameter_groups.h"
 #include "titanium/config/value.h"
 
 namespace titanium::config {
@@ -184,8 +186,22 @@ void check_early_step(const JobConfig& config, Problems& problems) {
   }
 }
 
+void check_parameter_groups(const Optimizer& optimizer, Problems& problems) {
+  try {
+    parameter_groups(optimizer);
+  } catch (const UsageError& error) {
+    problems.push_back({{"optimizer.param_groups"}, error.what()});
+  }
+}
+
 void check_rounding(const JobConfig& config, Problems& problems) {
-  if (!config.optimizer.bf16_stochastic_rounding || config.training.dtype == "bfloat16") return;
+  if (!config.optimizer.bf16_stochastic_rounding) return;
+  if (config.optimizer.name == "Muon") {
+    problems.push_back({{"optimizer.bf16_stochastic_rounding", "optimizer.name"},
+                        "optimizer.bf16_stochastic_rounding is for updates of Adam and AdamW, and optimizer.name = "
+                        "\"Muon\" rounds to nearest. Leave the rounding out, or use training.dtype = \"float32\"."});
+  }
+  if (config.training.dtype == "bfloat16") return;
   problems.push_back({{"optimizer.bf16_stochastic_rounding", "training.dtype"},
                       fmt::format("optimizer.bf16_stochastic_rounding has nothing to round with training.dtype = {}. "
                                   "Set training.dtype = \"bfloat16\", or leave the rounding out.",
@@ -241,6 +257,7 @@ std::vector<Problem> validate(const JobConfig& config, std::optional<int64_t> wo
   Problems problems;
   check_profiling(config.profiling, problems);
   check_early_step(config, problems);
+  check_parameter_groups(config.optimizer, problems);
   check_rounding(config, problems);
   check_quantization(config, problems);
   check_seq_len("training.seq_len", config.training.seq_len, degrees, problems);

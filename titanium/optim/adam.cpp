@@ -6,10 +6,10 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
 #include <cmath>
+#include <unordered_set>
 
 #include "titanium/base/error.h"
 #include "titanium/ops/cuda_kernels.h"
@@ -28,48 +28,48 @@ void count_steps(const std::vector<Tensor>& steps, const Tensor& skip) {
   if (skip.defined()) at::_foreach_sub_(steps, std::vector<Tensor>(steps.size(), skip));
 }
 
+std::vector<Parameter*> all_parameters(const std::vector<AdamGroup>& groups) {
+  std::vector<Parameter*> all;
+  for (const AdamGroup& group : groups) all.insert(all.end(), group.parameters.begin(), group.parameters.end());
+  return all;
+}
+
 }  // namespace
 
-Adam::Adam(std::vector<Parameter*> parameters, const AdamOptions& options) : options_(options) {
-  slots_.reserve(parameters.size());
-  for (Parameter* parameter : parameters) {
-    const Tensor& value = parameter->value;
-    TI_ASSERT(value.defined() && value.is_contiguous(), "{} is not materialised", parameter->fqn);
-    const auto plain = value.options().requires_grad(false);
-    slots_.push_back({.parameter = parameter,
-                      .exp_avg = at::zeros(value.sizes(), plain),
-                      .exp_avg_sq = at::zeros(value.sizes(), plain),
-                      .step = at::zeros({}, plain.dtype(at::kFloat))});
-  }
-}
+// One update of parameters of one group.
+class Adam::Update {
+ public:
+  Update(const AdamOptions& options, double lr, const Tensor& norm, double max_norm);
+  void apply(const Slots& slots) const;
 
-// What the norm decides, on the device: fp32 scalars. Without a norm they are undefined.
-struct Adam::Decisions {
-  Tensor scale;  // of the gradients
-  Tensor skip;   // 1 or 0
+ private:
+  // What the norm decides, on the device: fp32 scalars. Without a norm they are undefined.
+  struct Decisions {
+    Tensor scale;  // of the gradients
+    Tensor skip;   // 1 or 0
+  };
+  kernels::AdamWTensor describe(const Slot& slot, const Tensor& value, const Tensor& grad) const;
+  kernels::AdamWArgs arguments(const Decisions& decisions) const;
+  bool rounds_stochastically(const Parameter& parameter) const;
+  void apply_with_kernel(const Slots& slots) const;
+  void apply_with_host(const Slots& slots) const;
+  void apply_with_aten(const Slots& slots) const;
+
+  const AdamOptions& options_;
+  double lr_;
+  Tensor norm_;
+  double max_norm_;
+  Decisions decisions_;
 };
 
-void Adam::step(double lr, const Tensor& norm, double max_norm) {
-  Slots all;
-  for (const Slot& slot : slots_) all.push_back(&slot);
-  update(all, lr, norm, max_norm);
+Adam::Update::Update(const AdamOptions& options, double lr, const Tensor& norm, double max_norm)
+    : options_(options), lr_(lr), norm_(norm), max_norm_(max_norm) {
+  if (!norm.defined()) return;
+  decisions_.scale = clip_scale(norm, max_norm).to(at::kFloat);
+  decisions_.skip = at::isfinite(norm).logical_not_().to(at::kFloat);
 }
 
-void Adam::step_some(const std::vector<Parameter*>& parameters, double lr, const Tensor& norm, double max_norm) {
-  Slots some;
-  for (const Slot& slot : slots_) {
-    if (std::ranges::find(parameters, slot.parameter) != parameters.end()) some.push_back(&slot);
-  }
-  update(some, lr, norm, max_norm);
-}
-
-void Adam::update(const Slots& slots, double lr, const Tensor& norm, double max_norm) {
-  const c10::NoGradGuard no_grad;
-  Decisions decisions;
-  if (norm.defined()) {
-    decisions.scale = clip_scale(norm, max_norm).to(at::kFloat);
-    decisions.skip = at::isfinite(norm).logical_not_().to(at::kFloat);
-  }
+void Adam::Update::apply(const Slots& slots) const {
   Slots of_kernel, of_host;
   std::map<Dtype, Slots> of_aten;  // its kernels take tensors of one dtype
   for (const Slot* slot : slots) {
@@ -80,18 +80,18 @@ void Adam::update(const Slots& slots, double lr, const Tensor& norm, double max_
     const bool host = rounds_stochastically(parameter);
     (kernel ? of_kernel : host ? of_host : of_aten[parameter.value.scalar_type()]).push_back(slot);
   }
-  if (!of_kernel.empty()) update_with_kernel(of_kernel, lr, decisions);
-  if (!of_host.empty()) update_with_host(of_host, lr, decisions);
+  if (!of_kernel.empty()) apply_with_kernel(of_kernel);
+  if (!of_host.empty()) apply_with_host(of_host);
   for (const auto& [dtype, of_dtype] : of_aten) {
     std::vector<Parameter*> parameters;
     for (const Slot* slot : of_dtype) parameters.push_back(slot->parameter);
-    if (norm.defined() && std::isfinite(max_norm)) clip_grads(parameters, max_norm, norm);
-    update_with_aten(of_dtype, lr, decisions);
+    if (norm_.defined() && std::isfinite(max_norm_)) clip_grads(parameters, max_norm_, norm_);
+    apply_with_aten(of_dtype);
   }
   for (const Slot* slot : slots) slot->parameter->value_changed();
 }
 
-kernels::AdamWTensor Adam::describe(const Slot& slot, const Tensor& value, const Tensor& grad) const {
+kernels::AdamWTensor Adam::Update::describe(const Slot& slot, const Tensor& value, const Tensor& grad) const {
   kernels::AdamWTensor entry = {.parameter = value.mutable_data_ptr(),
                                 .gradient = grad.const_data_ptr(),
                                 .exp_avg = slot.exp_avg.mutable_data_ptr(),
@@ -112,12 +112,12 @@ kernels::AdamWTensor Adam::describe(const Slot& slot, const Tensor& value, const
   return entry;
 }
 
-kernels::AdamWArgs Adam::arguments(double lr, const Decisions& decisions) const {
+kernels::AdamWArgs Adam::Update::arguments(const Decisions& decisions) const {
   const auto scalar = [](const Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; };
   return {.tensors = nullptr,
           .count = 0,
           .chunks = 0,
-          .learning_rate = lr,
+          .learning_rate = lr_,
           .beta1 = options_.beta1,
           .beta2 = options_.beta2,
           .eps = options_.eps,
@@ -130,11 +130,11 @@ kernels::AdamWArgs Adam::arguments(double lr, const Decisions& decisions) const 
           .stochastic_rounding = options_.rounding_seed.has_value()};
 }
 
-bool Adam::rounds_stochastically(const Parameter& parameter) const {
+bool Adam::Update::rounds_stochastically(const Parameter& parameter) const {
   return options_.rounding_seed && parameter.value.scalar_type() == at::kBFloat16;
 }
 
-void Adam::update_with_kernel(const Slots& slots, double lr, const Decisions& decisions) {
+void Adam::Update::apply_with_kernel(const Slots& slots) const {
   std::vector<Tensor> grads, steps;  // live until the launch
   std::vector<kernels::AdamWTensor> entries;
   for (const Slot* slot : slots) {
@@ -142,9 +142,9 @@ void Adam::update_with_kernel(const Slots& slots, double lr, const Decisions& de
     steps.push_back(slot->step);
     entries.push_back(describe(*slot, slot->parameter->value, grads.back()));
   }
-  count_steps(steps, decisions.skip);
+  count_steps(steps, decisions_.skip);
   const auto list = upload(std::move(entries), slots.front()->parameter->value.device());
-  kernels::AdamWArgs args = arguments(lr, decisions);
+  kernels::AdamWArgs args = arguments(decisions_);
   args.tensors = list.entries();
   args.count = list.count;
   args.chunks = list.chunks;
@@ -152,13 +152,13 @@ void Adam::update_with_kernel(const Slots& slots, double lr, const Decisions& de
 }
 
 // Parameters on a GPU (debug.reference_ops) make a trip to the host.
-void Adam::update_with_host(const Slots& slots, double lr, const Decisions& decisions) {
+void Adam::Update::apply_with_host(const Slots& slots) const {
   std::vector<Tensor> steps;
   for (const Slot* slot : slots) steps.push_back(slot->step);
-  count_steps(steps, decisions.skip);
+  count_steps(steps, decisions_.skip);
   const auto on_host = [](const Tensor& x) { return x.defined() ? x.detach().cpu() : Tensor(); };
-  const Decisions decided = {on_host(decisions.scale), on_host(decisions.skip)};
-  const kernels::AdamWArgs args = arguments(lr, decided);
+  const Decisions decided = {on_host(decisions_.scale), on_host(decisions_.skip)};
+  const kernels::AdamWArgs args = arguments(decided);
   for (const Slot* slot : slots) {
     const Tensor& value = slot->parameter->value;
     const Tensor host_value = on_host(value), grad = on_host(slot->parameter->grad).contiguous();
@@ -171,7 +171,7 @@ void Adam::update_with_host(const Slots& slots, double lr, const Decisions& deci
   }
 }
 
-void Adam::update_with_aten(const Slots& slots, double lr, const Decisions& decisions) {
+void Adam::Update::apply_with_aten(const Slots& slots) const {
   std::vector<Tensor> values, grads, exp_avgs, exp_avg_sqs, steps;
   for (const Slot* slot : slots) {
     const Parameter& parameter = *slot->parameter;
@@ -184,9 +184,9 @@ void Adam::update_with_aten(const Slots& slots, double lr, const Decisions& deci
     steps.push_back(slot->step);
   }
   at::_foreach_add_(steps, 1);
-  const std::optional<Tensor> skip = decisions.skip.defined() ? std::optional(decisions.skip) : std::nullopt;
+  const std::optional<Tensor> skip = decisions_.skip.defined() ? std::optional(decisions_.skip) : std::nullopt;
   const auto fused = [&](auto kernel) {
-    kernel(values, grads, exp_avgs, exp_avg_sqs, at::TensorList(), steps, lr, options_.beta1, options_.beta2,
+    kernel(values, grads, exp_avgs, exp_avg_sqs, at::TensorList(), steps, lr_, options_.beta1, options_.beta2,
            options_.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/std::nullopt,
            skip);
   };
@@ -198,19 +198,79 @@ void Adam::update_with_aten(const Slots& slots, double lr, const Decisions& deci
   if (skip) at::_foreach_sub_(steps, std::vector<Tensor>(steps.size(), *skip));
 }
 
-void Adam::zero_grad() {
-  for (const Slot& slot : slots_) slot.parameter->zero_grad();
+Adam::Adam(const std::vector<AdamGroup>& groups) : Optimizer(all_parameters(groups)) {
+  for (const AdamGroup& group : groups) {
+    groups_.push_back({group.options, group.lr_factor, {}});
+    for (Parameter* parameter : group.parameters) {
+      groups_.back().slots.push_back({.parameter = parameter, .exp_avg = {}, .exp_avg_sq = {}, .step = {}});
+    }
+  }
+}
+
+Adam::Adam(std::vector<Parameter*> parameters, const AdamOptions& options)
+    : Adam(std::vector<AdamGroup>{{.parameters = std::move(parameters), .options = options}}) {}
+
+void Adam::materialize() {
+  for (Group& group : groups_) {
+    for (Slot& slot : group.slots) {
+      const Tensor& value = slot.parameter->value;
+      TI_ASSERT(value.defined() && value.is_contiguous(), "{} is not materialised", slot.parameter->fqn);
+      const auto plain = value.options().requires_grad(false);
+      slot.exp_avg = at::zeros(value.sizes(), plain);
+      slot.exp_avg_sq = at::zeros(value.sizes(), plain);
+      slot.step = at::zeros({}, plain.dtype(at::kFloat));
+    }
+  }
+}
+
+void Adam::step_some(const std::vector<Parameter*>& parameters, double lr, const Tensor& norm, double max_norm) {
+  const c10::NoGradGuard no_grad;
+  const std::unordered_set<const Parameter*> wanted(parameters.begin(), parameters.end());
+  for (const Group& group : groups_) {
+    Slots slots;
+    for (const Slot& slot : group.slots) {
+      if (wanted.contains(slot.parameter)) slots.push_back(&slot);
+    }
+    if (!slots.empty()) Update(group.options, lr * group.lr_factor, norm, max_norm).apply(slots);
+  }
 }
 
 std::vector<StateTensor> Adam::state() const {
   std::vector<StateTensor> state;
-  state.reserve(3 * slots_.size());
-  for (const Slot& slot : slots_) {
-    state.push_back({slot.parameter, "exp_avg", slot.exp_avg});
-    state.push_back({slot.parameter, "exp_avg_sq", slot.exp_avg_sq});
-    state.push_back({slot.parameter, "step", slot.step});
+  for (const Group& group : groups_) {
+    for (const Slot& slot : group.slots) {
+      state.push_back({slot.parameter, "exp_avg", slot.exp_avg});
+      state.push_back({slot.parameter, "exp_avg_sq", slot.exp_avg_sq});
+      state.push_back({slot.parameter, "step", slot.step});
+    }
   }
   return state;
+}
+
+int64_t Adam::state_bytes(const Parameter& parameter, Dtype dtype) const {
+  return 2 * volume(parameter.shard.shape) * static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+NamedOptions Adam::options_of(const Parameter& parameter, const LearningRate& lr) const {
+  const auto group = std::ranges::find_if(groups_, [&](const Group& candidate) {
+    return std::ranges::count(candidate.slots, &parameter, &Slot::parameter) > 0;
+  });
+  TI_ASSERT(group != groups_.end(), "{} is in no group", parameter.fqn);
+  const AdamOptions& options = group->options;
+  return {
+      {"lr", lr.now * group->lr_factor},
+      {"betas", std::vector{options.beta1, options.beta2}},
+      {"eps", options.eps},
+      {"weight_decay", options.weight_decay},
+      {"amsgrad", false},
+      {"maximize", false},
+      {"foreach", options.implementation == "foreach"},
+      {"capturable", false},
+      {"differentiable", false},
+      {"fused", options.implementation == "fused"},
+      {"decoupled_weight_decay", options.decoupled},
+      {"initial_lr", lr.initial * group->lr_factor},
+  };
 }
 
 }  // namespace titanium::optim

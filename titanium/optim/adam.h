@@ -1,13 +1,10 @@
 // Adam and AdamW over parameters: our kernel on CUDA, ATen's fused one on the CPU.
 #pragma once
 
-#include <limits>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "titanium/kernels/adamw.h"
-#include "titanium/tensor/parameter.h"
+#include "titanium/optim/optimizer.h"
 
 namespace titanium::optim {
 
@@ -22,35 +19,30 @@ struct AdamOptions {
   // of this seed, the parameter's name, its step count and each element's number in the whole parameter: the same on
   // every layout and device, and in a run that was resumed. Note [Stochastic rounding].
   std::optional<uint64_t> rounding_seed;
+  // "fused", "foreach" or "for-loop": what torch's param_groups say of the kernels; ours are the same for all three.
+  std::string implementation = "fused";
 };
 
-// One tensor of the optimizer's state. Writing to `tensor` changes the state: that is how a checkpoint is loaded.
-struct StateTensor {
-  const Parameter* parameter;
-  std::string name;  // "exp_avg", "exp_avg_sq" or "step"
-  Tensor tensor;
+struct AdamGroup {
+  std::vector<Parameter*> parameters;
+  AdamOptions options;
+  double lr_factor = 1;
 };
 
-// All parameters form one group: norms and embeddings decay as well. The moments have the parameter's dtype and device,
-// the step counts are float32 scalars beside them, as in torch.optim with fused=True.
-class Adam {
+// The moments have the parameter's dtype and device, the step counts are float32 scalars beside them, as in torch.optim
+// with fused=True. Parameters without a gradient do not count the step.
+class Adam : public Optimizer {
  public:
-  // Allocates the state. The parameters are materialised, and outlive the optimizer.
+  explicit Adam(const std::vector<AdamGroup>& groups);
+  // All parameters in one group.
   Adam(std::vector<Parameter*> parameters, const AdamOptions& options);
 
-  // One update with learning rate `lr`. Parameters without a gradient are left alone and do not count the step. With
-  // the norm of all gradients (a scalar on their device) these count as multiplied by clip_scale(norm, max_norm), and
-  // if it is not finite, nothing changes at all; both are decided on the device. The gradients are used up: where ATen
-  // does the work they are scaled in place. Only queues work on CUDA.
-  void step(double lr, const Tensor& norm = {}, double max_norm = std::numeric_limits<double>::infinity());
-  // The same for some of the parameters.
+  void materialize() override;
   void step_some(const std::vector<Parameter*>& parameters, double lr, const Tensor& norm = {},
-                 double max_norm = std::numeric_limits<double>::infinity());
-  void zero_grad();
-  const AdamOptions& options() const { return options_; }
-
-  // The whole state, parameter by parameter.
-  std::vector<StateTensor> state() const;
+                 double max_norm = std::numeric_limits<double>::infinity()) override;
+  std::vector<StateTensor> state() const override;
+  int64_t state_bytes(const Parameter& parameter, Dtype dtype) const override;
+  NamedOptions options_of(const Parameter& parameter, const LearningRate& lr) const override;
 
  private:
   struct Slot {
@@ -59,18 +51,15 @@ class Adam {
     Tensor exp_avg_sq;
     Tensor step;
   };
+  struct Group {
+    AdamOptions options;
+    double lr_factor;
+    std::vector<Slot> slots;
+  };
   using Slots = std::vector<const Slot*>;
-  struct Decisions;
-  void update(const Slots& slots, double lr, const Tensor& norm, double max_norm);
-  kernels::AdamWTensor describe(const Slot& slot, const Tensor& value, const Tensor& grad) const;
-  kernels::AdamWArgs arguments(double lr, const Decisions& decisions) const;
-  bool rounds_stochastically(const Parameter& parameter) const;
-  void update_with_kernel(const Slots& slots, double lr, const Decisions& decisions);
-  void update_with_host(const Slots& slots, double lr, const Decisions& decisions);
-  void update_with_aten(const Slots& slots, double lr, const Decisions& decisions);
+  class Update;
 
-  AdamOptions options_;
-  std::vector<Slot> slots_;
+  std::vector<Group> groups_;
 };
 
 }  // namespace titanium::optim

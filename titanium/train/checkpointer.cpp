@@ -12,7 +12,6 @@ namespace titanium::train {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::OptimizerFacts;
 using checkpoint::PickleValue;
 using checkpoint::Shares;
 using checkpoint::StateDict;
@@ -40,16 +39,11 @@ double next_lr(const TrainState& run) {
   return run.config.optimizer.lr * optim::lr_factor(run.schedule, run.schedule_step);
 }
 
-OptimizerFacts facts_of_optimizer(const TrainState& run) {
-  const config::Optimizer& options = run.config.optimizer;
-  return {run.optimizer->options(), options.implementation, next_lr(run), options.lr};
-}
-
 // The model and the optimizer.
 StateDict tensors_of(const TrainState& run) {
   StateDict state;
   add_model(state, *run.model, shares_of(run));
-  add_optimizer(state, *run.optimizer, facts_of_optimizer(run), shares_of(run));
+  add_optimizer(state, *run.optimizer, {.now = next_lr(run), .initial = run.config.optimizer.lr}, shares_of(run));
   return state;
 }
 

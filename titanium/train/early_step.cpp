@@ -16,7 +16,7 @@ class AfterBackward : public nn::UnitHook {
 
 }  // namespace
 
-EarlyStep::EarlyStep(const std::vector<nn::Unit*>& units, optim::Adam& optimizer)
+EarlyStep::EarlyStep(const std::vector<nn::Unit*>& units, optim::Optimizer& optimizer)
     : units_(units), optimizer_(optimizer) {
   for (nn::Unit* unit : units_) {
     if (unit->role == nn::UnitRole::kRoot) continue;  // shared by others: complete at the very end

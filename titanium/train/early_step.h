@@ -2,7 +2,7 @@
 #pragma once
 
 #include "titanium/nn/unit.h"
-#include "titanium/optim/adam.h"
+#include "titanium/optim/optimizer.h"
 
 namespace titanium::train {
 
@@ -13,7 +13,7 @@ namespace titanium::train {
 class EarlyStep {
  public:
   // Encloses the units, which outlive it as the optimizer does, in hooks that its destructor takes away again.
-  EarlyStep(const std::vector<nn::Unit*>& units, optim::Adam& optimizer);
+  EarlyStep(const std::vector<nn::Unit*>& units, optim::Optimizer& optimizer);
   ~EarlyStep();
   EarlyStep(const EarlyStep&) = delete;
   EarlyStep& operator=(const EarlyStep&) = delete;
@@ -28,7 +28,7 @@ class EarlyStep {
 
   std::vector<nn::Unit*> units_;
   std::vector<std::shared_ptr<nn::UnitHook>> hooks_;  // its own
-  optim::Adam& optimizer_;
+  optim::Optimizer& optimizer_;
   double lr_ = 0;
   Tensor squares_;  // sum over the gradients that have been used
 };

@@ -108,9 +108,10 @@ struct Moment {
 // Those of earlier blocks are there while a block computes; those of all, from earlier micro-batches; or none.
 enum class Gradients { kGrow, kStay, kLeave };
 
-// From the head down, blocks leave their activations and get gradients. The moment when most is needed.
+// From the head down, blocks leave their activations and get gradients; then comes the update. The moment when most is
+// needed.
 Moment largest_moment(models::LanguageModel& model, const std::vector<nn::BlockSaves>& saves, const Tokens& tokens,
-                      int64_t gradient_element, const MemoryPlan& plan, Gradients gradients) {
+                      int64_t gradient_element, const MemoryPlan& plan, Gradients gradients, int64_t of_update) {
   std::vector<int64_t> gradients_of_blocks;
   int64_t gradients_of_root = 0, gradients_of_embedding = 0;
   Moment now{.activations = plan.activations, .working = model.head_bytes(tokens.computed)};
@@ -140,26 +141,28 @@ Moment largest_moment(models::LanguageModel& model, const std::vector<nn::BlockS
     if (gradients == Gradients::kLeave) now.gradients = gradients_of_root;
     now.activations -= tokens.kept * model.saved_bytes_per_token(kept);
   }
-  now = {.gradients = gradients == Gradients::kLeave ? gradients_of_root + gradients_of_embedding : plan.gradients};
+  now = {.gradients = gradients == Gradients::kLeave ? gradients_of_root + gradients_of_embedding : plan.gradients,
+         .working = of_update};
   look();
   return largest;
 }
 
 }  // namespace
 
-MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
-                       const std::vector<nn::BlockSaves>& saves, int64_t live_samples) {
+MemoryPlan plan_memory(models::LanguageModel& model, const optim::Optimizer& optimizer, const JobConfig& config,
+                       const parallel::ParallelDims& dims, const std::vector<nn::BlockSaves>& saves,
+                       int64_t live_samples) {
   const Dtype dtype = parse_dtype(config.training.dtype);
   const int64_t element = bytes(dtype);
-  int64_t count = 0;  // elements that are stored here
-  for (const Parameter* parameter : model.parameters()) count += volume(parameter->shard.shape);
   const int64_t micro_batch =
       dims.pp > 1 ? config.parallelism.pipeline_parallel_microbatch_size : config.training.local_batch_size;
   const int64_t seq_len = config.training.seq_len / dims.cp;
   MemoryPlan plan;
-  plan.parameters = count * element;
-  plan.gradients = count * element;
-  plan.optimizer = 2 * count * element;
+  for (const Parameter* parameter : model.parameters()) {
+    plan.parameters += volume(parameter->shard.shape) * element;
+    plan.optimizer += optimizer.state_bytes(*parameter, dtype);
+  }
+  plan.gradients = plan.parameters;
   if (models::is_fully_sharded(config.parallelism, dims)) {
     plan_sharding(model, config.parallelism, dims, dtype, plan);
     if (config.training.enable_cpu_offload) plan.parameters = plan.gradients = plan.optimizer = 0;
@@ -179,7 +182,8 @@ MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, co
   const auto gradients = config.optimizer.early_step_in_backward ? Gradients::kLeave
                          : one_micro_batch                       ? Gradients::kGrow
                                                                  : Gradients::kStay;
-  const Moment largest = largest_moment(model, saves, tokens, plan.gradients == 0 ? 0 : element, plan, gradients);
+  const Moment largest = largest_moment(model, saves, tokens, plan.gradients == 0 ? 0 : element, plan, gradients,
+                                        optimizer.working_bytes());
   plan.working = largest.working;
   plan.shared = plan.gradients + plan.activations - largest.gradients - largest.activations;
   return plan;

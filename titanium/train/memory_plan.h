@@ -6,6 +6,7 @@
 
 #include "titanium/config/job_config.h"
 #include "titanium/models/parallelize.h"
+#include "titanium/optim/optimizer.h"
 
 namespace titanium::train {
 
@@ -25,8 +26,9 @@ struct MemoryPlan {
 
 // The parameters are placed (models/parallelize.h) and need not be materialised. `live_samples` is for how many samples
 // the blocks keep what they save at a time. docs/distributed.md has the formulas.
-MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
-                       const std::vector<nn::BlockSaves>& saves, int64_t live_samples);
+MemoryPlan plan_memory(models::LanguageModel& model, const optim::Optimizer& optimizer, const JobConfig& config,
+                       const parallel::ParallelDims& dims, const std::vector<nn::BlockSaves>& saves,
+                       int64_t live_samples);
 
 // "parameters 0.02 GiB, gradients ..., total ...".
 std::string describe(const MemoryPlan& plan);

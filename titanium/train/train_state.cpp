@@ -32,17 +32,6 @@ optim::LrSchedule build_schedule(const JobConfig& config) {
                                   .min_factor = scheduler.min_lr_factor});
 }
 
-std::unique_ptr<optim::Adam> build_optimizer(const JobConfig& config, const std::vector<Parameter*>& parameters) {
-  const config::Optimizer& options = config.optimizer;
-  optim::AdamOptions adam = {.beta1 = options.beta1,
-                             .beta2 = options.beta2,
-                             .eps = options.eps,
-                             .weight_decay = options.weight_decay,
-                             .decoupled = options.name == "AdamW"};
-  if (options.bf16_stochastic_rounding) adam.rounding_seed = weight_seed(config.debug);
-  return std::make_unique<optim::Adam>(parameters, adam);
-}
-
 data::Encoder encoder_of(const data::Tokenizer& tokenizer) {
   return [tokenizer](std::string_view text) { return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true); };
 }
@@ -112,16 +101,18 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
         "sharding makes the gradients small as well.",
         world_size, world_size == 1 ? " with parallelism.fsdp_on_one_rank" : ""));
   }
+  check_parameter_groups(config.optimizer, *model);
   const int64_t pipeline_rank = parallel::axis_rank(plan.dims, "pp", rank);
   plan.model = plan.pipeline ? model->part(plan.pipeline->stages_of(pipeline_rank)) : std::move(model);
   plan.model->compute_dtype = compute_dtype(config);
   models::apply_converters(*plan.model, config, plan.dims);
   models::place_parameters(*plan.model, config, plan.dims, rank);
+  plan.update = plan_optimizer(config, *plan.model, plan.dims, rank);
   plan.saves = parallel::plan_activation_checkpoint(
       config.activation_checkpoint, plan.model->block_count(),
       [&](nn::BlockSaves saves) { return plan.model->saved_bytes_per_token(saves); });
   plan.memory =
-      plan_memory(*plan.model, config, plan.dims, plan.saves,
+      plan_memory(*plan.model, *plan.update.optimizer, config, plan.dims, plan.saves,
                   plan.pipeline ? plan.pipeline->live_samples(pipeline_rank) : config.training.local_batch_size);
   return plan;
 }
@@ -143,11 +134,16 @@ void log_plan(const JobConfig& config, const ModelPlan& plan) {
   log_info("Building {} {} with {}", config.model.name, config.model.flavor, plan.model->description());
   const std::string total = with_thousands_separators(plan.model->size(config.training.seq_len).parameters);
   log_info("Model {} {} size: {} total parameters", config.model.name, config.model.flavor, total);
-  int64_t held = 0;
-  for (const Parameter* parameter : plan.model->parameters()) held += volume(parameter->shard.shape);
-  const auto element = static_cast<int64_t>(c10::elementSize(parse_dtype(config.training.dtype)));
+  const Dtype dtype = parse_dtype(config.training.dtype);
+  const auto element = static_cast<int64_t>(c10::elementSize(dtype));
+  int64_t held = 0, held_bytes = 0;
+  for (const Parameter* parameter : plan.model->parameters()) {
+    const int64_t elements = volume(parameter->shard.shape);
+    held += elements;
+    held_bytes += 2 * elements * element + plan.update.optimizer->state_bytes(*parameter, dtype);
+  }
   log_info("This rank holds {} of {} parameters, {:.2f} GiB with gradients and optimizer states",
-           with_thousands_separators(held), total, static_cast<double>(4 * held * element) / (1 << 30));
+           with_thousands_separators(held), total, static_cast<double>(held_bytes) / (1 << 30));
   log_info("Memory plan: {}", describe(plan.memory));
 }
 
@@ -184,7 +180,9 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
     run.pipeline = std::make_unique<Pipeline>(*std::move(plan.pipeline), *run.model, run.tokenizer, *run.mesh,
                                               run.parallelism.share, device);
   }
-  run.optimizer = build_optimizer(config, run.parameters);
+  run.optimizer = std::move(plan.update.optimizer);
+  run.optimizer->materialize();
+  if (plan.update.matrices != nullptr) plan.update.matrices->connect(*run.world, device);
   if (config.optimizer.early_step_in_backward) {
     run.early_step = std::make_unique<EarlyStep>(run.model->units(), *run.optimizer);
   }

@@ -8,8 +8,8 @@
 #include "titanium/data/loader.h"
 #include "titanium/data/tokenizer.h"
 #include "titanium/models/parallelize.h"
-#include "titanium/optim/adam.h"
 #include "titanium/optim/lr_schedule.h"
+#include "titanium/train/build_optimizer.h"
 #include "titanium/train/early_step.h"
 #include "titanium/train/memory_plan.h"
 #include "titanium/train/pipeline.h"
@@ -26,7 +26,7 @@ struct TrainState {
   std::unique_ptr<models::LanguageModel> model;  // with a pipeline, the part that is here
   std::unique_ptr<Pipeline> pipeline;            // null: the whole model is here
   std::vector<Parameter*> parameters;
-  std::unique_ptr<optim::Adam> optimizer;
+  std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<EarlyStep> early_step;  // null: the optimizer steps after the backward
   optim::LrSchedule schedule;
   std::unique_ptr<data::Loader> loader;
@@ -37,9 +37,11 @@ struct TrainState {
   int64_t schedule_step = 0;  // that the learning rate has come to
 };
 
-// The model without storage, placed for one rank; what its blocks keep; and the memory that the rank will need.
+// The model and its optimizer without storage, placed for one rank; what its blocks keep; and the memory that the rank
+// will need.
 struct ModelPlan {
   std::unique_ptr<models::LanguageModel> model;
+  OptimizerPlan update;
   parallel::ParallelDims dims;
   std::optional<PipelinePlan> pipeline;
   std::vector<nn::BlockSaves> saves;

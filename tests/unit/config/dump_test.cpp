@@ -22,6 +22,7 @@ Value other_value(const Option& option) {
       Value::parse(R"([["a", "b"], [], ["c d"]])"),
       Value::parse(R"(["a", "b c", ""])"),
       "AdamW",
+      "original",
       "Adam",
       "cosine",
       "bfloat16",

@@ -24,6 +24,7 @@ double element(const Tensor& tensor, int64_t index) { return tensor.flatten()[in
 TEST(Adam, ConstantGradientMovesEveryWeightByTheLearningRateEachStep) {
   const auto p = parameter_of("w", {1.0, -2.0, 0.5});
   Adam adam({p.get()}, {.weight_decay = 0.0});
+  adam.materialize();
   for (int i = 0; i < 5; ++i) {
     p->grad = at::tensor({3.0F, -0.01F, 100.0F});
     adam.step(0.01);
@@ -36,6 +37,7 @@ TEST(Adam, ConstantGradientMovesEveryWeightByTheLearningRateEachStep) {
 TEST(Adam, DecoupledDecayShrinksWeightsWithoutGradientsHelp) {
   const auto p = parameter_of("w", {4.0, -8.0});
   Adam adam({p.get()}, {.weight_decay = 0.1, .decoupled = true});
+  adam.materialize();
   p->grad = at::zeros_like(p->value.detach());
   adam.step(0.5);
   EXPECT_NEAR(element(p->value, 0), 4.0 * (1 - 0.5 * 0.1), 1e-6);
@@ -45,6 +47,7 @@ TEST(Adam, DecoupledDecayShrinksWeightsWithoutGradientsHelp) {
 TEST(Adam, CoupledDecayActsAsGradient) {
   const auto p = parameter_of("w", {4.0, -8.0});
   Adam adam({p.get()}, {.weight_decay = 0.1, .decoupled = false});
+  adam.materialize();
   p->grad = at::zeros_like(p->value.detach());
   adam.step(0.5);  // Adam's first step has the length of the learning rate, whatever the gradient
   EXPECT_NEAR(element(p->value, 0), 4.0 - 0.5, 1e-6);
@@ -55,6 +58,7 @@ TEST(Adam, ParametersWithoutGradientStayAndDoNotCountTheStep) {
   const auto with = parameter_of("with", {1.0});
   const auto without = parameter_of("without", {1.0});
   Adam adam({without.get(), with.get()}, {});
+  adam.materialize();
   with->grad = at::tensor({1.0F});
   adam.step(0.1);
   EXPECT_EQ(element(without->value, 0), 1.0);
@@ -70,6 +74,7 @@ TEST(Adam, UpdateInvalidatesTheCastCopy) {
   const auto p = parameter_of("w", {1.0});
   EXPECT_EQ(element(p->in(at::kBFloat16), 0), 1.0);
   Adam adam({p.get()}, {});
+  adam.materialize();
   p->grad = at::tensor({1.0F});
   adam.step(0.5);
   EXPECT_NEAR(element(p->in(at::kBFloat16), 0), 0.45, 0.01);
@@ -79,6 +84,7 @@ TEST(Adam, MixedDtypesAreUpdatedTogetherAndMomentsKeepTheDtype) {
   const auto full = parameter_of("full", {1.0}, at::kFloat);
   const auto half = parameter_of("half", {1.0}, at::kBFloat16);
   Adam adam({full.get(), half.get()}, {.weight_decay = 0.0});
+  adam.materialize();
   full->grad = at::ones_like(full->value.detach());
   half->grad = at::ones_like(half->value.detach());
   adam.step(0.25);
@@ -94,6 +100,7 @@ TEST(Adam, GradientsOfAnyStrideAreRead) {
   p.materialize(at::kFloat, at::kCPU);
   p.value.detach().zero_();
   Adam adam({&p}, {.weight_decay = 0.0});
+  adam.materialize();
   p.grad = at::tensor({1.0F, -1.0F, 1.0F, 1.0F, 1.0F, -1.0F}).reshape({3, 2}).t();
   adam.step(1.0);
   EXPECT_TRUE(p.value.detach().sign().equal(-p.grad.sign()));
@@ -103,6 +110,8 @@ TEST(Adam, StepWithANormEqualsClippingBefore) {
   for (const double max_norm : {0.5, 100.0}) {
     const auto clipped = parameter_of("w", {1.0, 2.0}), at_once = parameter_of("w", {1.0, 2.0});
     Adam first({clipped.get()}, {}), second({at_once.get()}, {});
+    first.materialize();
+    second.materialize();
     for (int i = 0; i < 3; ++i) {
       clipped->grad = at::tensor({3.0F, -4.0F});
       at_once->grad = clipped->grad.clone();
@@ -119,6 +128,7 @@ TEST(Adam, StepWithANormEqualsClippingBefore) {
 TEST(Adam, ANormThatIsNotFiniteSkipsTheStep) {
   const auto p = parameter_of("w", {1.0, 2.0});
   Adam adam({p.get()}, {});
+  adam.materialize();
   p->grad = at::tensor({1.0F, 1.0F});
   adam.step(0.1, at::scalar_tensor(1.0, at::kDouble));
   const Tensor before = p->value.detach().clone();
@@ -138,11 +148,14 @@ TEST(Adam, StateWrittenFromOutsideContinuesTheRun) {
     adam.step(0.1);
   };
   Adam uninterrupted({whole.get()}, {});
+  uninterrupted.materialize();
   for (int i = 0; i < 6; ++i) step(uninterrupted, *whole, static_cast<float>(i) - 2.5F);
 
   Adam before({first.get()}, {});
+  before.materialize();
   for (int i = 0; i < 3; ++i) step(before, *first, static_cast<float>(i) - 2.5F);
   Adam after({first.get()}, {});
+  after.materialize();
   const auto saved = before.state();
   const auto loaded = after.state();
   ASSERT_EQ(saved.size(), loaded.size());

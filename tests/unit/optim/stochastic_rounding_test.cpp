@@ -45,6 +45,7 @@ Tensor rounded(Adam& adam, Parameter& parameter) {
 Tensor rounded(uint64_t seed, const std::string& fqn = "w") {
   const ParameterPtr parameter = parameter_of(at::full({1000}, 1.0), fqn);
   Adam adam({parameter.get()}, memoryless(seed));
+  adam.materialize();
   return rounded(adam, *parameter);
 }
 
@@ -52,6 +53,7 @@ TEST(StochasticAdam, UpdatesBelowHalfAUnitCountOnAverage) {
   const auto mean_after_steps = [](std::optional<uint64_t> seed) {
     const ParameterPtr p = parameter_of(at::full({4096}, 1.0));
     Adam adam({p.get()}, {.weight_decay = 0, .rounding_seed = seed});
+    adam.materialize();
     for (int i = 0; i < 50; ++i) {
       p->grad = at::ones_like(p->value.detach());
       adam.step(1e-4);
@@ -78,6 +80,7 @@ TEST(StochasticAdam, EveryParameterStepAndSeedHasItsOwnBitsAndTheSameAgain) {
   EXPECT_FALSE(rounded(5).equal(rounded(5, "v")));
   const ParameterPtr p = parameter_of(at::full({1000}, 1.0));
   Adam adam({p.get()}, memoryless(5));
+  adam.materialize();
   const Tensor first = rounded(adam, *p);
   EXPECT_TRUE(first.equal(rounded(5)));
   EXPECT_FALSE(rounded(adam, *p).equal(first));
@@ -93,6 +96,8 @@ TEST(StochasticAdam, ShardsRoundAsTheWholeDoes) {
   for (const auto& [values, cut] : cuts) {
     const ParameterPtr whole = parameter_of(values), shard = shard_of(values, cut);
     Adam of_whole({whole.get()}, {.rounding_seed = 3}), of_shard({shard.get()}, {.rounding_seed = 3});
+    of_whole.materialize();
+    of_shard.materialize();
     for (int step = 0; step < 4; ++step) {
       whole->grad = test::random_tensor(values.sizes().vec()).to(at::kBFloat16);
       shard->grad = box_of(whole->grad, cut);
@@ -115,6 +120,7 @@ TEST(StochasticAdam, FullPrecisionAndMomentsAreLeftAlone) {
     const ParameterPtr half = parameter_of(values);
     half->grad = grad.to(at::kBFloat16);
     Adam adam({full.back().get(), half.get()}, {.rounding_seed = seed});
+    adam.materialize();
     adam.step(1e-3);
     moments.push_back(adam.state()[3].tensor);
   }
@@ -126,6 +132,7 @@ TEST(StochasticAdam, ASkippedStepLeavesNoTrace) {
   const auto train = [](bool skips) {
     const ParameterPtr p = parameter_of(at::full({1000}, 1.0));
     Adam adam({p.get()}, {.rounding_seed = 2});
+    adam.materialize();
     for (int i = 0; i < 3; ++i) {
       p->grad = at::ones_like(p->value.detach());
       if (skips && i == 1) adam.step(1e-3, at::scalar_tensor(NAN, at::kDouble), 1.0);
@@ -139,6 +146,7 @@ TEST(StochasticAdam, ASkippedStepLeavesNoTrace) {
 TEST(StochasticAdam, GradientsAreClippedWhileTheyAreRead) {
   const ParameterPtr p = parameter_of(at::full({2}, 1.0));
   Adam adam({p.get()}, {.rounding_seed = 2});
+  adam.materialize();
   p->grad = at::full_like(p->value.detach(), 4.0);
   adam.step(1e-3, at::scalar_tensor(4.0, at::kDouble), 1.0);
   EXPECT_NEAR(adam.state()[0].tensor[0].item<double>(), 0.1, 1e-3);
@@ -152,8 +160,11 @@ TEST(StochasticAdam, StateWrittenFromOutsideContinuesTheRun) {
   };
   const ParameterPtr whole = parameter_of(at::full({500}, 1.0)), resumed = parameter_of(at::full({500}, 1.0));
   Adam uninterrupted({whole.get()}, {.rounding_seed = 4});
+  uninterrupted.materialize();
   for (int i = 0; i < 6; ++i) step(uninterrupted, *whole, i);
   Adam before({resumed.get()}, {.rounding_seed = 4}), after({resumed.get()}, {.rounding_seed = 4});
+  before.materialize();
+  after.materialize();
   for (int i = 0; i < 3; ++i) step(before, *resumed, i);
   const auto saved = before.state(), loaded = after.state();
   for (size_t i = 0; i < saved.size(); ++i) loaded[i].tensor.copy_(saved[i].tensor);

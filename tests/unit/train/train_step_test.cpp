@@ -6,6 +6,7 @@
 #include "tests/support/tiny_llama.h"
 #include "titanium/base/error.h"
 #include "titanium/models/llama3/model.h"
+#include "titanium/optim/adam.h"
 #include "titanium/parallel/activation_checkpoint.h"
 
 namespace titanium::train {
@@ -29,6 +30,7 @@ TrainState tiny_run(const JobConfig& config, int64_t accumulation_steps = 1) {
   TrainState run = build_train_state(config, at::kCPU, nullptr,
                                      plan_model(config, 1, 0, std::make_unique<models::llama3::Llama3>(args)));
   run.optimizer = std::make_unique<optim::Adam>(run.parameters, optim::AdamOptions{});
+  run.optimizer->materialize();
   run.schedule = optim::plan_lr_schedule({.total_steps = 100, .warmup_steps = 2});
   run.accumulation_steps = accumulation_steps;
   return run;

@@ -1,0 +1,157 @@
+// Muon in training runs: every layout trains as one rank does, and a checkpoint goes from one to another.
+#include "titanium/optim/muon.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+
+#include "tests/support/tensors.h"
+#include "tests/support/test_folder.h"
+#include "tests/support/tiny_run.h"
+#include "titanium/base/error.h"
+#include "titanium/train/checkpointer.h"
+#include "titanium/train/train_step.h"
+
+namespace titanium::train {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Layout;
+
+JobConfig muon_config(const Layout& layout) {
+  JobConfig config = test::configure(layout);
+  config.optimizer.name = "Muon";
+  config.optimizer.muon.ns_dtype = "float32";
+  config.training.max_norm = 0.1;  // norms are about 0.4
+  config.training.steps = 6;
+  return config;
+}
+
+// Values and states of a whole model.
+using Tensors = std::map<std::string, Tensor>;
+
+void store(const TrainState& run, Tensors& whole) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const auto put = [&](const std::string& name, const Parameter& parameter, const Tensor& tensor) {
+    if (tensor.dim() == 0) return;
+    Tensor& place = whole.try_emplace(name, at::full(parameter.global_shape, NAN)).first->second;
+    box_of(place, parameter.shard).copy_(tensor.detach());
+  };
+  for (const Parameter* parameter : run.parameters) put(parameter->fqn, *parameter, parameter->value);
+  for (const auto& part : run.optimizer->state())
+    put(part.parameter->fqn + "." + part.name, *part.parameter, part.tensor);
+}
+
+struct Runs {
+  Tensors begin, end;
+};
+
+Runs train_until(const JobConfig& config, const Layout& layout, int64_t until) {
+  Runs runs;
+  test::run_ranks(layout.ranks(), [&](comm::World& world) {
+    TrainState run = test::build_run(config, test::tiny_args(/*tied=*/false), world);
+    store(run, runs.begin);
+    Checkpointer checkpointer(run);
+    while (run.step < until) {
+      EXPECT_GT(train_step(run)->grad_norm.item<double>(), config.training.max_norm);
+      checkpointer.after_step({});
+    }
+    checkpointer.finish();
+    store(run, runs.end);
+    run.mesh->host_group("world")->barrier();
+  });
+  return runs;
+}
+
+const Tensors& one_rank_run() {
+  static const Tensors end = train_until(muon_config({"one", 1, 1, 1}), {"one", 1, 1, 1}, 6).end;
+  return end;
+}
+
+void expect_close(const Tensors& found, const Tensors& expected, double limit) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, tensor] : expected) {
+    SCOPED_TRACE(name);
+    EXPECT_CLOSE(found.at(name), tensor, limit);
+  }
+}
+
+class MuonLayouts : public testing::TestWithParam<Layout> {};
+
+TEST_P(MuonLayouts, TrainAsOneRankDoes) {
+  const Layout& layout = GetParam();
+  expect_close(train_until(muon_config(layout), layout, 6).end, one_rank_run(), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, MuonLayouts,
+    testing::Values(Layout{"dp2", 2, 1, 1}, Layout{"fsdp2", 1, 2, 1}, Layout{"fsdp3_uneven", 1, 3, 1},
+                    Layout{"hsdp2x2", 2, 2, 1}, Layout{"tp2", 1, 1, 2}, Layout{"fsdp2_tp2", 1, 2, 2},
+                    Layout{"dp2_tp2", 2, 1, 2}, Layout{"fsdp2_cp2", 1, 2, 1, [](JobConfig&) {}, 2},
+                    Layout{"pp2", 1, 1, 1, [](JobConfig&) {}, 1, 2},
+                    Layout{"pp2_fsdp2", 1, 2, 1, [](JobConfig&) {}, 1, 2},
+                    Layout{"fsdp2_offload", 1, 2, 1, [](JobConfig& c) { c.training.enable_cpu_offload = true; }}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(MuonRun, MatricesOfBlocksAreMuonsAndTheRestAdams) {
+  int64_t matrices = 0;
+  for (const auto& [name, tensor] : one_rank_run()) {
+    if (name.ends_with(".momentum_buffer")) {
+      ++matrices;
+      EXPECT_TRUE(name.starts_with("layers.")) << name;
+      EXPECT_EQ(tensor.dim(), 2) << name;
+    }
+    EXPECT_FALSE(name.ends_with(".exp_avg") && name.find(".w") != std::string::npos) << name;
+  }
+  EXPECT_EQ(matrices, 3 * 7);
+  EXPECT_TRUE(one_rank_run().contains("tok_embeddings.weight.exp_avg"));
+  EXPECT_TRUE(one_rank_run().contains("layers.0.ffn_norm.weight.exp_avg"));
+}
+
+TEST(MuonRun, ProductsInBfloat16StayNear) {
+  JobConfig config = muon_config({"one", 1, 1, 1});
+  config.optimizer.muon.ns_dtype = "bfloat16";
+  const Tensors rounded = train_until(config, {"one", 1, 1, 1}, 6).end;
+  const std::string name = "layers.1.feed_forward.w1.weight";
+  EXPECT_GT(test::relative_error(rounded.at(name), one_rank_run().at(name)), 1e-5);
+  expect_close(rounded, one_rank_run(), 2e-2);
+}
+
+TEST(MuonRun, ACheckpointGoesOnInAnotherLayout) {
+  const Layout fsdp_tp{"fsdp2_tp2", 1, 2, 2}, hsdp{"hsdp2x2", 2, 2, 1}, one{"one", 1, 1, 1};
+  for (const auto& [from, to] : {std::pair{fsdp_tp, one}, {one, hsdp}, {hsdp, fsdp_tp}}) {
+    SCOPED_TRACE(std::string(from.name) + " to " + to.name);
+    const fs::path folder = test::test_folder() / (std::string(from.name) + "_" + to.name);
+    const auto saving = [&](const Layout& layout) {
+      JobConfig config = muon_config(layout);
+      config.job.dump_folder = folder.string();
+      config.checkpoint.enable = true;
+      config.checkpoint.interval = 3;
+      config.checkpoint.last_save_model_only = false;
+      return config;
+    };
+    const Tensors saved = train_until(saving(from), from, 3).end;
+    const Runs resumed = train_until(saving(to), to, 6);
+    for (const auto& [name, tensor] : saved) EXPECT_TRUE(at::equal(resumed.begin.at(name), tensor)) << name;
+    expect_close(resumed.end, one_rank_run(), 1e-5);
+  }
+}
+
+TEST(MuonRun, TheMemoryPlanKnowsItsStateAndBuffers) {
+  JobConfig config;
+  config.model.flavor = "8B";
+  config.training.seq_len = 64;
+  config.training.local_batch_size = 1;
+  const MemoryPlan adam = plan_model(config).memory;
+  config.optimizer.name = "Muon";
+  const MemoryPlan muon = plan_model(config).memory;
+  constexpr int64_t kBlocks = int64_t{32} * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096);
+  EXPECT_EQ(adam.optimizer - muon.optimizer, 4 * kBlocks);
+  constexpr int64_t kLargest = int64_t{14336} * 4096;
+  EXPECT_EQ(muon.working, kLargest * (4 * 2 + 4));  // few tokens: the update needs most
+  const MemoryPlan sharded = plan_model(config, /*world_size=*/8).memory;
+  EXPECT_EQ(sharded.working, kLargest * (8 * 2 + 4 * 2 + 4));
+}
+
+}  // namespace
+}  // namespace titanium::train
