@@ -4,7 +4,6 @@
 #include <future>
 
 #include "titanium/checkpoint/save_together.h"
-#include "titanium/checkpoint/staging.h"
 #include "titanium/train/train_state.h"
 
 namespace titanium::train {
@@ -12,7 +11,8 @@ namespace titanium::train {
 // All ranks call the same functions in the same order.
 class Checkpointer {
  public:
-  // `run` outlives it. Without checkpoint.enable, or with load_only, nothing is ever saved.
+  // `run` outlives it. Without checkpoint.enable, or with load_only, nothing is ever saved. Fills `run.staging` if
+  // checkpoints are written in the background.
   explicit Checkpointer(TrainState& run);
 
   // Why a checkpoint is due after a step.
@@ -25,8 +25,6 @@ class Checkpointer {
   // Saves if one is due. The last checkpoint is written before this returns, and an Error thrown if that fails. Others
   // may be written in the background; when one fails, that is logged and the run goes on.
   void after_step(const Reasons& reasons);
-  // Before the optimizer changes what may still be copied.
-  void hold_updates();
   // Waits for what is written in the background.
   void finish();
 
@@ -47,7 +45,6 @@ class Checkpointer {
   TrainState& run_;
   std::filesystem::path root_;
   comm::GroupPtr group_;  // of its own, because a thread of its own uses it
-  std::optional<checkpoint::Staging> staging_;
   std::future<void> background_, removal_;
   std::optional<int64_t> last_saved_;  // or being saved
 };

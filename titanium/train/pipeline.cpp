@@ -108,13 +108,14 @@ std::optional<PipelinePlan> plan_pipeline(const JobConfig& config, const paralle
   return plan;
 }
 
-Pipeline::Pipeline(PipelinePlan plan, models::LanguageModel& model, const data::Tokenizer& tokenizer,
-                   const parallel::Mesh& mesh, const ops::SequenceShare& share, Device device)
+Pipeline::Pipeline(PipelinePlan plan, models::LanguageModel& model, const models::Parallelism& parallelism,
+                   data::Tokenizer tokenizer, const parallel::Mesh& mesh, Device device)
     : plan_(std::move(plan)),
       model_(model),
-      tokenizer_(tokenizer),
+      data_parallel_(*parallelism.data_parallel),
+      tokenizer_(std::move(tokenizer)),
       mesh_(mesh),
-      share_(share),
+      share_(parallelism.share),
       device_(device),
       training_(plan_.table, mesh.group("pp"), model.parameters()) {}
 
@@ -127,8 +128,8 @@ const parallel::PipelineRunner& Pipeline::runner_for(int64_t micro_batches) {
 }
 
 const Parameter* Pipeline::second_copy() const {
-  return last_rank() != plan_.table.owner.front() && mesh_.rank("pp") == last_rank() ? model_.shared_by_ends()
-                                                                                     : nullptr;
+  const int first = plan_.table.owner.front(), last = plan_.table.owner.back();
+  return first != last && mesh_.rank("pp") == last ? model_.shared_by_ends() : nullptr;
 }
 
 void Pipeline::sum_shared_grads() {
@@ -145,7 +146,18 @@ void Pipeline::sum_shared_grads() {
   Tensor(shared->grad).add_(theirs);
 }
 
-Tensor Pipeline::loss(const data::Batch& batch, double scale) {
+// Gradients are reduced once, when all micro-batches of all stages are done.
+Tensor Pipeline::forward_backward(const std::vector<data::Batch>& batches, double scale) {
+  Tensor total = at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
+  data_parallel_.begin_micro_batch(/*last=*/false);
+  for (const data::Batch& batch : batches) total.add_(run(batch, scale));
+  data_parallel_.begin_micro_batch(/*last=*/true);
+  data_parallel_.end_micro_batch();
+  sum_shared_grads();
+  return total;
+}
+
+Tensor Pipeline::run(const data::Batch& batch, double scale) {
   const int64_t size = batch.batch % plan_.micro_batch_size == 0 ? plan_.micro_batch_size : batch.batch;
   std::vector<LabelledBatch> micro_batches;
   for (int64_t first = 0; first < batch.batch; first += size) {

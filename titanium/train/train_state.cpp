@@ -71,6 +71,14 @@ void materialize(models::LanguageModel& model, const config::Training& training,
   model.build_buffers(device);
 }
 
+std::unique_ptr<Executor> build_executor(const TrainState& run, std::optional<PipelinePlan> plan) {
+  if (!plan) return std::make_unique<WholeModel>(*run.model, run.parallelism, run.tokenizer, run.device);
+  log_info("Using pipeline schedule {} with {} microbatches and {} stages.",
+           run.config.parallelism.pipeline_parallel_schedule, plan->table.micro_batches, plan->stages.size());
+  return std::make_unique<Pipeline>(*std::move(plan), *run.model, run.parallelism, run.tokenizer, *run.mesh,
+                                    run.device);
+}
+
 void log_batch(const TrainState& run) {
   const config::Training& training = run.config.training;
   log_info(
@@ -177,13 +185,7 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
   materialize(*run.model, config.training, device);
   if (!source || !fills_model(*source, config.checkpoint)) run.model->init_weights(weight_seed(config.debug));
   run.parallelism = models::parallelize(*run.model, config, *run.mesh, device);
-  if (plan.pipeline) {
-    log_info("Using pipeline schedule {} with {} microbatches and {} stages.",
-             config.parallelism.pipeline_parallel_schedule, plan.pipeline->table.micro_batches,
-             plan.pipeline->stages.size());
-    run.pipeline = std::make_unique<Pipeline>(*std::move(plan.pipeline), *run.model, run.tokenizer, *run.mesh,
-                                              run.parallelism.share, device);
-  }
+  run.executor = build_executor(run, std::move(plan.pipeline));
   run.optimizer = build_optimizer(config, run.parameters);
   if (config.optimizer.early_step_in_backward) {
     run.early_step = std::make_unique<EarlyStep>(run.model->units(), *run.optimizer);
