@@ -84,6 +84,7 @@ std::optional<StepReport> train_step(TrainState& run, const Requests& requests) 
   }
   report.loss = forward_backward(run, batches, report.all_valid_tokens);
   run.hold_updates();
+  run.model->before_update(*run.mesh);
   if (run.early_step) {
     report.grad_norm = run.early_step->finish();
   } else {
