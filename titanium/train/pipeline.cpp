@@ -163,16 +163,16 @@ Tensor Pipeline::run(const data::Batch& batch, double scale) {
   for (int64_t first = 0; first < batch.batch; first += size) {
     micro_batches.push_back(to_device(rows_of(batch, first, size), model_, tokenizer_, device_, share_));
   }
-  const auto forward = [&](int stage, int i, const Tensor& input) {
+  const auto forward = [&](int stage, int i, const parallel::Tensors& inputs) -> parallel::Tensors {
     const LabelledBatch& micro_batch = micro_batches[static_cast<size_t>(i)];
-    return model_.run_stage(plan_.stages[static_cast<size_t>(stage)], input, micro_batch.inputs, micro_batch.labels_BS,
-                            scale);
+    return {model_.run_stage(plan_.stages[static_cast<size_t>(stage)], inputs.empty() ? Tensor() : inputs[0],
+                             micro_batch.inputs, micro_batch.labels_BS, scale)};
   };
   const parallel::HiddenStates hidden{
       .shape = {size * batch.seq_len / (mesh_.size("cp") * mesh_.size("tp")), model_.hidden_size()},
       .dtype = model_.compute_dtype,
       .device = device_};
-  const Tensor loss = runner_for(static_cast<int64_t>(micro_batches.size())).run(forward, hidden);
+  const Tensor loss = runner_for(static_cast<int64_t>(micro_batches.size())).run(forward, {hidden});
   return loss.defined() ? loss : at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
 }
 
