@@ -6,13 +6,8 @@
 
 namespace titanium::train {
 
-WholeModel::WholeModel(models::LanguageModel& model, const models::Parallelism& parallelism, data::Tokenizer tokenizer,
-                       Device device)
-    : model_(model),
-      data_parallel_(*parallelism.data_parallel),
-      tokenizer_(std::move(tokenizer)),
-      share_(parallelism.share),
-      device_(device) {}
+WholeModel::WholeModel(models::LanguageModel& model, const models::Parallelism& parallelism, Device device)
+    : model_(model), data_parallel_(*parallelism.data_parallel), share_(parallelism.share), device_(device) {}
 
 Tensor WholeModel::forward_backward(const std::vector<data::Batch>& batches, double scale) {
   Tensor total = at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
@@ -27,7 +22,7 @@ Tensor WholeModel::forward_backward(const std::vector<data::Batch>& batches, dou
 }
 
 Tensor WholeModel::loss(const data::Batch& batch, double scale) {
-  const LabelledBatch labelled = to_device(batch, model_, tokenizer_, device_, share_);
+  const LabelledBatch labelled = to_device(batch, model_, device_, share_);
   return model_.loss(labelled.inputs, labelled.labels_BS, scale);
 }
 

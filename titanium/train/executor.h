@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "titanium/data/loader.h"
-#include "titanium/data/tokenizer.h"
 #include "titanium/models/parallelize.h"
 
 namespace titanium::train {
@@ -30,8 +29,7 @@ class Executor {
 class WholeModel : public Executor {
  public:
   // The model and its parallelism outlive it.
-  WholeModel(models::LanguageModel& model, const models::Parallelism& parallelism, data::Tokenizer tokenizer,
-             Device device);
+  WholeModel(models::LanguageModel& model, const models::Parallelism& parallelism, Device device);
 
   Tensor forward_backward(const std::vector<data::Batch>& batches, double scale) override;
   Tensor loss(const data::Batch& batch) override { return loss(batch, 1.0); }
@@ -41,7 +39,6 @@ class WholeModel : public Executor {
 
   models::LanguageModel& model_;
   parallel::DataParallel& data_parallel_;
-  data::Tokenizer tokenizer_;
   ops::SequenceShare share_;
   Device device_;
 };

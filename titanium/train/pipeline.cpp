@@ -59,15 +59,6 @@ schedule::Table forwards_of(const std::vector<int>& owner, int64_t ranks, int64_
   return table;
 }
 
-// Rows [first, first + count) of the batch.
-data::Batch rows_of(const data::Batch& batch, int64_t first, int64_t count) {
-  const auto cut = [&](const std::vector<int64_t>& tokens) {
-    const auto begin = tokens.begin() + first * batch.seq_len;
-    return std::vector<int64_t>(begin, begin + count * batch.seq_len);
-  };
-  return {.batch = count, .seq_len = batch.seq_len, .inputs = cut(batch.inputs), .labels = cut(batch.labels)};
-}
-
 }  // namespace
 
 std::vector<models::ModelStage> PipelinePlan::stages_of(int64_t pipeline_rank) const {
@@ -109,11 +100,10 @@ std::optional<PipelinePlan> plan_pipeline(const JobConfig& config, const paralle
 }
 
 Pipeline::Pipeline(PipelinePlan plan, models::LanguageModel& model, const models::Parallelism& parallelism,
-                   data::Tokenizer tokenizer, const parallel::Mesh& mesh, Device device)
+                   const parallel::Mesh& mesh, Device device)
     : plan_(std::move(plan)),
       model_(model),
       data_parallel_(*parallelism.data_parallel),
-      tokenizer_(std::move(tokenizer)),
       mesh_(mesh),
       share_(parallelism.share),
       device_(device),
@@ -161,7 +151,7 @@ Tensor Pipeline::run(const data::Batch& batch, double scale) {
   const int64_t size = batch.batch % plan_.micro_batch_size == 0 ? plan_.micro_batch_size : batch.batch;
   std::vector<LabelledBatch> micro_batches;
   for (int64_t first = 0; first < batch.batch; first += size) {
-    micro_batches.push_back(to_device(rows_of(batch, first, size), model_, tokenizer_, device_, share_));
+    micro_batches.push_back(to_device(data::rows_of(batch, first, size), model_, device_, share_));
   }
   const auto forward = [&](int stage, int i, const parallel::Tensors& inputs) -> parallel::Tensors {
     const LabelledBatch& micro_batch = micro_batches[static_cast<size_t>(i)];

@@ -31,7 +31,7 @@ class Pipeline : public Executor {
  public:
   // `model` has the stages of this rank. All that is passed by reference outlives it.
   Pipeline(PipelinePlan plan, models::LanguageModel& model, const models::Parallelism& parallelism,
-           data::Tokenizer tokenizer, const parallel::Mesh& mesh, Device device);
+           const parallel::Mesh& mesh, Device device);
 
   Tensor forward_backward(const std::vector<data::Batch>& batches, double scale) override;
   Tensor loss(const data::Batch& batch) override { return run(batch, 1.0); }
@@ -46,7 +46,6 @@ class Pipeline : public Executor {
   PipelinePlan plan_;
   models::LanguageModel& model_;
   parallel::DataParallel& data_parallel_;
-  data::Tokenizer tokenizer_;
   const parallel::Mesh& mesh_;
   ops::SequenceShare share_;
   Device device_;

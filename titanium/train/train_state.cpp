@@ -72,11 +72,10 @@ void materialize(models::LanguageModel& model, const config::Training& training,
 }
 
 std::unique_ptr<Executor> build_executor(const TrainState& run, std::optional<PipelinePlan> plan) {
-  if (!plan) return std::make_unique<WholeModel>(*run.model, run.parallelism, run.tokenizer, run.device);
+  if (!plan) return std::make_unique<WholeModel>(*run.model, run.parallelism, run.device);
   log_info("Using pipeline schedule {} with {} microbatches and {} stages.",
            run.config.parallelism.pipeline_parallel_schedule, plan->table.micro_batches, plan->stages.size());
-  return std::make_unique<Pipeline>(*std::move(plan), *run.model, run.parallelism, run.tokenizer, *run.mesh,
-                                    run.device);
+  return std::make_unique<Pipeline>(*std::move(plan), *run.model, run.parallelism, *run.mesh, run.device);
 }
 
 void log_batch(const TrainState& run) {
@@ -216,7 +215,8 @@ std::unique_ptr<data::Loader> build_loader(const config::Training& training, con
                           .rank = reader.rank,
                           .ranks = reader.ranks},
       encoder_of(tokenizer),
-      loader_options(training.local_batch_size, {.seq_len = training.seq_len}, training.dataloader));
+      loader_options(training.local_batch_size, {.seq_len = training.seq_len, .end_of_document = tokenizer.eos_id()},
+                     training.dataloader));
 }
 
 std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& validation,
@@ -224,8 +224,10 @@ std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& 
                                                       const data::Tokenizer& tokenizer, const Reader& reader) {
   const data::Dataset dataset = data::find_dataset(validation.dataset, validation.dataset_path);
   const bool whole_set = validation.steps == -1;
-  const data::PackingOptions packing = {
-      .seq_len = validation.seq_len, .infinite = !whole_set, .keep_remainder = whole_set};
+  const data::PackingOptions packing = {.seq_len = validation.seq_len,
+                                        .infinite = !whole_set,
+                                        .keep_remainder = whole_set,
+                                        .end_of_document = tokenizer.eos_id()};
   return std::make_unique<data::Loader>(data::CorpusOptions{.name = dataset.name,
                                                             .path = dataset.path,
                                                             .text_field = training.text_field,
