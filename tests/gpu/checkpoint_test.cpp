@@ -35,7 +35,7 @@ class GpuCheckpoint : public test::GpuTest {
     Checkpointer checkpointer(run);
     std::vector<double> losses;
     while (run.step < until) {
-      losses.push_back(train_step(run, {}, [&] { checkpointer.hold_updates(); })->loss.item<double>());
+      losses.push_back(train_step(run)->loss.item<double>());
       checkpointer.after_step({});
     }
     checkpointer.finish();
@@ -93,7 +93,7 @@ TEST_F(GpuCheckpoint, StagingDoesNotMakeTheHostWait) {
   TrainState run = build_train_state(config("async_with_pinned_mem"), gpu_);
   Checkpointer checkpointer(run);
   const auto step = [&] {
-    train_step(run, {}, [&] { checkpointer.hold_updates(); });
+    train_step(run);
     checkpointer.after_step({});
   };
   for (int i = 0; i < 3; ++i) step();  // the first checkpoint waits for its memory

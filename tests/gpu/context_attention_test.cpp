@@ -3,6 +3,7 @@
 #include "titanium/ops/context_attention.h"
 
 #include "tests/gpu/gpu_test.h"
+#include "tests/support/documents.h"
 #include "titanium/comm/world.h"
 #include "titanium/parallel/context_parallel.h"
 
@@ -22,7 +23,7 @@ std::vector<Tensor> results(const Inputs& inputs, Device device, Dtype dtype, co
                             RotateMethod method, bool with_documents) {
   std::vector<int64_t> tokens(kBatch * kTokens, 1);
   for (size_t i = 0; i < tokens.size(); i += 97) tokens[i] = 0;
-  const auto documents = with_documents ? ops::find_documents(tokens, kTokens, 0, device, share) : nullptr;
+  const auto documents = with_documents ? test::find_documents(tokens, kTokens, 0, device, share) : nullptr;
   const auto world = comm::make_fake_world(static_cast<int>(share.rank), kRanks);
   const auto exchange = make_context_exchange(world->group("cp", {0, 1, 2, 3}), share, method);
   const auto leaf = [&](const Tensor& x) {

@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 
 #include "tests/gpu/gpu_test.h"
+#include "tests/support/documents.h"
 #include "titanium/ops/attention.h"
 #include "titanium/ops/embedding.h"
 #include "titanium/ops/feed_forward.h"
@@ -108,8 +109,8 @@ void check_attention(Device gpu, int64_t seq_len, int64_t heads, int64_t kv_head
   if (with_documents) {
     std::vector<int64_t> tokens(batch * seq_len, 1);
     for (size_t i = 0; i < tokens.size(); i += 37) tokens[i] = 0;
-    on_cpu = find_documents(tokens, seq_len, 0, at::kCPU);
-    on_gpu = find_documents(tokens, seq_len, 0, gpu);
+    on_cpu = test::find_documents(tokens, seq_len, 0, at::kCPU);
+    on_gpu = test::find_documents(tokens, seq_len, 0, gpu);
   }
   backward_both(attention_by_definition(q.cpu, k.cpu, v.cpu, on_cpu), attention(q.gpu, k.gpu, v.gpu, on_gpu));
   for (const Leaves* leaves : {&q, &k, &v}) leaves->expect_close_grads();

@@ -52,7 +52,7 @@ void train_steps(int steps, const std::string& out, std::span<const std::string>
   std::vector<Tensor> tokens, labels;
   std::vector<double> losses, norms;
   for (int step = 0; step < steps; ++step) {
-    const LabelledBatch batch = to_device(same_data->next().value(), *run.model, run.tokenizer, at::kCPU);
+    const LabelledBatch batch = to_device(same_data->next().value(), *run.model, at::kCPU);
     tokens.push_back(batch.inputs.tokens_BS);
     labels.push_back(batch.labels_BS);
     const StepReport report = train_step(run).value();

@@ -8,11 +8,15 @@
 namespace titanium::data {
 namespace {
 
-void write_row(const std::vector<int32_t>& tokens, int64_t row, Batch& batch) {
+// Leaves `document_starts` unsorted.
+void write_row(const Sample& sample, int64_t row, Batch& batch) {
   const auto first = static_cast<size_t>(row * batch.seq_len);
-  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
-    batch.inputs[first + i] = tokens[i];
-    batch.labels[first + i] = tokens[i + 1];
+  for (size_t i = 0; i + 1 < sample.tokens.size(); ++i) {
+    batch.inputs[first + i] = sample.tokens[i];
+    batch.labels[first + i] = sample.tokens[i + 1];
+  }
+  for (const int32_t start : sample.document_starts) {
+    if (start < batch.seq_len) batch.document_starts.push_back(static_cast<int32_t>(first) + start);
   }
 }
 
@@ -20,10 +24,29 @@ void write_row(const std::vector<int32_t>& tokens, int64_t row, Batch& batch) {
 
 Batch ignored_batch(int64_t batch, int64_t seq_len) {
   const auto size = static_cast<size_t>(batch * seq_len);
-  return {.batch = batch,
-          .seq_len = seq_len,
-          .inputs = std::vector<int64_t>(size, 0),
-          .labels = std::vector<int64_t>(size, kIgnoreIndex)};
+  Batch ignored{.batch = batch,
+                .seq_len = seq_len,
+                .inputs = std::vector<int64_t>(size, 0),
+                .labels = std::vector<int64_t>(size, kIgnoreIndex),
+                .document_starts = {}};
+  for (int64_t row = 0; row < batch; ++row) ignored.document_starts.push_back(static_cast<int32_t>(row * seq_len));
+  return ignored;
+}
+
+Batch rows_of(const Batch& batch, int64_t first, int64_t count) {
+  const int64_t begin = first * batch.seq_len, end = begin + count * batch.seq_len;
+  const auto cut = [&](const std::vector<int64_t>& tokens) {
+    return std::vector<int64_t>(tokens.begin() + begin, tokens.begin() + end);
+  };
+  Batch rows{.batch = count,
+             .seq_len = batch.seq_len,
+             .inputs = cut(batch.inputs),
+             .labels = cut(batch.labels),
+             .document_starts = {}};
+  for (const int32_t start : batch.document_starts) {
+    if (start >= begin && start < end) rows.document_starts.push_back(static_cast<int32_t>(start - begin));
+  }
+  return rows;
 }
 
 std::optional<std::pair<int64_t, int64_t>> Loader::Turns::take() {
@@ -59,7 +82,7 @@ std::optional<Batch> Loader::next() {
       std::rethrow_exception(failure_);
     }
     if (!item.sample) continue;
-    write_row(item.sample->tokens, rows++, batch);
+    write_row(*item.sample, rows++, batch);
     delivered[stream] = item.sample->after;
     turns_.add(samples + 1, stream);
   }
@@ -68,6 +91,7 @@ std::optional<Batch> Loader::next() {
     return std::nullopt;
   }
   for (const auto& [stream, position] : delivered) positions_[stream] = position;
+  std::ranges::sort(batch.document_starts);
   return batch;
 }
 

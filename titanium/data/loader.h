@@ -18,7 +18,12 @@ struct Batch {
   int64_t seq_len = 0;
   std::vector<int64_t> inputs;  // [batch * seq_len]
   std::vector<int64_t> labels;  // [batch * seq_len], the token that follows each input
+  // The first input of every document, ascending, counted over all inputs: Note [Document starts].
+  std::vector<int32_t> document_starts;
 };
+
+// Rows [first, first + count) of a batch.
+Batch rows_of(const Batch& batch, int64_t first, int64_t count);
 
 // Inputs 0, labels kIgnoreIndex: what a rank feeds when its finite data has ended before that of other ranks.
 Batch ignored_batch(int64_t batch, int64_t seq_len);

@@ -27,8 +27,7 @@ std::optional<Sample> Stream::next(const std::stop_token& stop) {
     if (!document_ && !open_document(stop)) return remainder(std::move(sample));
     const auto begin = static_cast<size_t>(position_.token);
     const size_t count = std::min(wanted - sample.tokens.size(), document_->size() - begin);
-    const auto first = document_->begin() + static_cast<ptrdiff_t>(begin);
-    sample.tokens.insert(sample.tokens.end(), first, first + static_cast<ptrdiff_t>(count));
+    append(sample, count);
     position_.token += static_cast<int64_t>(count);
     token_seen_ |= count > 0;
     if (begin + count == document_->size()) leave_document();
@@ -36,6 +35,17 @@ std::optional<Sample> Stream::next(const std::stop_token& stop) {
   ++position_.samples;
   sample.after = position_;
   return sample;
+}
+
+// The next tokens of the open document. See Note [Document starts].
+void Stream::append(Sample& sample, size_t count) {
+  bool starts = position_.token == 0;
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t token = (*document_)[static_cast<size_t>(position_.token) + i];
+    if (starts && !sample.tokens.empty()) sample.document_starts.push_back(static_cast<int32_t>(sample.tokens.size()));
+    sample.tokens.push_back(token);
+    starts = token == options_.end_of_document;
+  }
 }
 
 // False at the end of a finite stream.

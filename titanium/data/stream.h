@@ -20,10 +20,15 @@ struct PackingOptions {
   int64_t seq_len = 2048;
   bool infinite = true;         // begin again at the end of the data
   bool keep_remainder = false;  // finite only: a last sample that is not full is delivered, not dropped
+  std::optional<int32_t> end_of_document = std::nullopt;  // a token that ends a document inside a text, too
 };
 
+// Note [Document starts]
+// A document begins with each text and after each token that ends one: a text may hold several. Every sample begins a
+// document, because what comes before it is in another row.
 struct Sample {
-  std::vector<int32_t> tokens;  // seq_len + 1, or fewer (at least 2) in a remainder
+  std::vector<int32_t> tokens;           // seq_len + 1, or fewer (at least 2) in a remainder
+  std::vector<int32_t> document_starts;  // places in `tokens`, ascending, the first one left out
   StreamPosition after;
 };
 
@@ -42,6 +47,7 @@ class Stream {
  private:
   bool open_document(const std::stop_token& stop);
   void leave_document();
+  void append(Sample& sample, size_t count);
   void begin_again();
   std::optional<Sample> remainder(Sample sample) const;
 

@@ -9,6 +9,7 @@
 #include "titanium/ops/attention.h"
 #include "titanium/ops/context_exchange.h"
 #include "titanium/ops/row_exchange.h"
+#include "titanium/parallel/mesh.h"
 #include "titanium/parallel/tensor_parallel.h"
 
 namespace titanium::models {
@@ -77,6 +78,11 @@ class LanguageModel : public nn::Module {
   virtual void set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) = 0;
   // From now on a batch is this rank's share of each sequence. After build_buffers.
   virtual void set_context_exchange(ops::ContextExchange& exchange) = 0;
+
+  // Called once per step on all ranks, after the last backward and before the optimizer's update (or its last part,
+  // with optimizer.early_step_in_backward), when all gradients are summed. For what a model changes by itself, such as
+  // the bias that balances experts. Only queues work on the device.
+  virtual void before_update(const parallel::Mesh& /*mesh*/) {}
 
   virtual int64_t block_count() const = 0;  // of the whole model
   virtual bool has_block(int64_t block) const = 0;

@@ -2,20 +2,22 @@
 
 #include <ranges>
 
-#include "titanium/ops/record.h"
-
 namespace titanium::nn {
 
-Tensor Unit::run(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) const {
-  if (hooks.empty()) return f(x);
+ops::Tensors Unit::run(const ops::Tensors& inputs, const std::function<ops::Tensors(const ops::Tensors&)>& f) const {
+  if (hooks.empty()) return f(inputs);
   for (const auto& hook : hooks) hook->before_forward();
-  const Tensor y = f(ops::on_backward(x, [hooks = hooks] {
+  const ops::Tensors outputs = f(ops::on_backward(inputs, [hooks = hooks] {
     for (const auto& hook : hooks | std::views::reverse) hook->after_backward();
   }));
   for (const auto& hook : hooks | std::views::reverse) hook->after_forward();
-  return ops::on_backward(y, [hooks = hooks] {
+  return ops::on_backward(outputs, [hooks = hooks] {
     for (const auto& hook : hooks) hook->before_backward();
   });
+}
+
+Tensor Unit::run(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) const {
+  return run(ops::Tensors{x}, [&](const ops::Tensors& inputs) { return ops::Tensors{f(inputs[0])}; })[0];
 }
 
 }  // namespace titanium::nn

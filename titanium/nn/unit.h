@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "titanium/ops/record.h"
 #include "titanium/tensor/parameter.h"
 
 namespace titanium::nn {
@@ -41,7 +42,9 @@ class Unit {
         backward_uses_weights(role != UnitRole::kEmbedding),
         parameters(std::move(parameters)) {}
 
-  // f(x), with the hooks around it: Note [Order of hooks]. A backward calls the hooks that the forward had.
+  // f(inputs), with the hooks around it: Note [Order of hooks]. A backward calls the hooks that the forward had, once
+  // for all outputs and all inputs.
+  ops::Tensors run(const ops::Tensors& inputs, const std::function<ops::Tensors(const ops::Tensors&)>& f) const;
   Tensor run(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) const;
 
   // Adds a hook around those that are there; push_back on `hooks` adds one inside them.

@@ -1,22 +1,12 @@
 #include "titanium/ops/documents.h"
 
-#include <ATen/ops/tensor.h>
-
 #include <algorithm>
 
 #include "titanium/base/error.h"
+#include "titanium/tensor/host_copy.h"
 
 namespace titanium::ops {
 namespace {
-
-std::vector<int32_t> whole_boundaries(std::span<const int64_t> tokens, int64_t seq_len, int64_t eos_id) {
-  std::vector<int32_t> boundaries = {0};
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const bool row_ends = static_cast<int64_t>(i + 1) % seq_len == 0;
-    if (tokens[i] == eos_id || row_ends) boundaries.push_back(static_cast<int32_t>(i + 1));
-  }
-  return boundaries;
-}
 
 // Appends the documents of the tokens [first, last), which follow those that are there already.
 void append_chunk(Documents& documents, const std::vector<int32_t>& whole, int64_t first, int64_t last) {
@@ -29,12 +19,13 @@ void append_chunk(Documents& documents, const std::vector<int32_t>& whole, int64
 
 }  // namespace
 
-DocumentsPtr find_documents(std::span<const int64_t> tokens, int64_t seq_len, int64_t eos_id, Device device,
+DocumentsPtr make_documents(std::span<const int32_t> starts, int64_t rows, int64_t seq_len, Device device,
                             const SequenceShare& share) {
-  const auto total = static_cast<int64_t>(tokens.size());
-  TI_ASSERT(seq_len > 0 && total % seq_len == 0 && seq_len % share.chunks() == 0, "{} tokens in rows of {}", total,
-            seq_len);
-  const std::vector<int32_t> whole = whole_boundaries(tokens, seq_len, eos_id);
+  const int64_t total = rows * seq_len;
+  TI_ASSERT(seq_len % share.chunks() == 0 && starts.size() >= static_cast<size_t>(rows) && starts[0] == 0,
+            "{} documents in {} rows of {} tokens", starts.size(), rows, seq_len);
+  std::vector<int32_t> whole(starts.begin(), starts.end());
+  whole.push_back(static_cast<int32_t>(total));
   const int64_t length = seq_len / share.chunks();
   Documents documents;
   documents.boundaries = {0};
@@ -47,7 +38,7 @@ DocumentsPtr find_documents(std::span<const int64_t> tokens, int64_t seq_len, in
     documents.longest = std::max<int64_t>(documents.longest, documents.boundaries[i + 1] - documents.boundaries[i]);
   }
   if (!device.is_cpu()) {
-    documents.boundaries_on_device = at::tensor(documents.boundaries, at::kInt).to(device, /*non_blocking=*/true);
+    documents.boundaries_on_device = copy_to_device(std::span<const int32_t>(documents.boundaries), device);
   }
   return std::make_shared<const Documents>(std::move(documents));
 }

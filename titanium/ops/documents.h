@@ -10,9 +10,9 @@
 namespace titanium::ops {
 
 // Note [Documents]
-// With block-causal attention a token sees only earlier tokens of its own document. An end-of-sequence token belongs to
-// the document it ends, and a row of the batch starts and ends a document. `boundaries` holds the first token of every
-// document, counted over the flattened batch, and the total at the end: [0, ..., B*S].
+// With block-causal attention a token sees only earlier tokens of its own document. A row of the batch starts and ends
+// a document. `boundaries` holds the first token of every document, counted over the flattened batch, and the total at
+// the end: [0, ..., B*S].
 // Where a sequence is shared by ranks, the batch is this rank's rows, and every chunk starts and ends a document of
 // `boundaries`. What a chunk's first document has in earlier chunks stands in `continued`.
 struct Documents {
@@ -29,8 +29,9 @@ struct Documents {
 
 using DocumentsPtr = std::shared_ptr<const Documents>;  // null: the whole row is one document
 
-// Cuts [B, S] token ids, which lie on the CPU, into documents and takes what this rank has of them.
-DocumentsPtr find_documents(std::span<const int64_t> tokens, int64_t seq_len, int64_t eos_id, Device device,
+// The documents of [B, S] tokens, or what this rank has of them. `starts` are their first tokens, ascending, counted
+// over the flattened batch, the first token of each row among them. Copies to `device` without waiting.
+DocumentsPtr make_documents(std::span<const int32_t> starts, int64_t rows, int64_t seq_len, Device device,
                             const SequenceShare& share = {});
 
 }  // namespace titanium::ops

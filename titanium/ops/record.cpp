@@ -16,7 +16,8 @@ class RecordedNode : public torch::autograd::Node {
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& output_grads) override {
     TI_ASSERT(backward_ != nullptr, "backward ran twice over the same graph");
-    return backward_(output_grads);
+    const bool any = std::ranges::any_of(output_grads, [](const Tensor& grad) { return grad.defined(); });
+    return any ? backward_(output_grads) : Tensors(num_outputs());
   }
   void release_variables() override { backward_ = nullptr; }
   std::string name() const override { return "titanium::ops::RecordedNode"; }
@@ -31,17 +32,44 @@ bool is_held_once(const Tensor& x) {
   return x.is_view() ? x._base().use_count() == 1 && x.storage().use_count() == 2 : x.storage().use_count() == 1;
 }
 
-}  // namespace
-
-bool needs_grad(std::initializer_list<Tensor> inputs) {
-  return c10::GradMode::is_enabled() &&
-         std::any_of(inputs.begin(), inputs.end(), [](const Tensor& input) { return input.requires_grad(); });
+// f on leaves with the values of `inputs`, and the gradients of those that `wanted` names; the others are undefined.
+Tensors grads_of(const std::function<Tensors(const Tensors&)>& f, const Tensors& inputs,
+                 const std::vector<bool>& wanted, const Tensors& output_grads) {
+  const c10::AutoGradMode with_grad(true);
+  Tensors leaves, wanted_leaves;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    leaves.push_back(inputs[i].defined() ? inputs[i].detach() : Tensor());
+    if (wanted[i]) wanted_leaves.push_back(leaves.back().requires_grad_(true));
+  }
+  Tensors outputs, grads;
+  const Tensors all = f(leaves);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!output_grads[i].defined() || !all[i].requires_grad()) continue;
+    outputs.push_back(all[i]);
+    grads.push_back(output_grads[i]);
+  }
+  Tensors found = torch::autograd::grad(outputs, wanted_leaves, grads, /*retain_graph=*/std::nullopt,
+                                        /*create_graph=*/false, /*allow_unused=*/true);
+  Tensors result(inputs.size());
+  for (size_t i = inputs.size(); i-- > 0;) {
+    if (!wanted[i]) continue;
+    result[i] = std::move(found.back());
+    found.pop_back();
+  }
+  return result;
 }
 
-void record(std::initializer_list<Tensor> inputs, std::initializer_list<Tensor> outputs, Backward backward) {
+}  // namespace
+
+bool needs_grad(const Tensors& inputs) {
+  return c10::GradMode::is_enabled() &&
+         std::ranges::any_of(inputs, [](const Tensor& input) { return input.defined() && input.requires_grad(); });
+}
+
+void record(const Tensors& inputs, const Tensors& outputs, Backward backward) {
   if (!needs_grad(inputs)) return;
   std::shared_ptr<RecordedNode> node(new RecordedNode(std::move(backward)), torch::autograd::deleteNode);
-  node->set_next_edges(torch::autograd::collect_next_edges(Tensors(inputs)));
+  node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   for (const Tensor& output : outputs) torch::autograd::set_history(output, node);
 }
 
@@ -50,28 +78,46 @@ Tensor own(const Tensor& gradient) {
   return gradient.clone(at::MemoryFormat::Contiguous);
 }
 
-Tensor on_backward(const Tensor& x, std::function<void()> f) {
-  if (!needs_grad({x})) return x;
-  const Tensor same = x.detach();
-  record({x}, {same}, [f = std::move(f)](const Tensors& output_grads) -> Tensors {
+Tensors on_backward(const Tensors& inputs, std::function<void()> f) {
+  if (!needs_grad(inputs)) return inputs;
+  Tensors same = inputs, from, to;
+  for (Tensor& tensor : same) {
+    if (!needs_grad({tensor})) continue;
+    from.push_back(tensor);
+    to.push_back(tensor = tensor.detach());
+  }
+  record(from, to, [f = std::move(f)](const Tensors& output_grads) -> Tensors {
     f();
     return output_grads;
   });
   return same;
 }
 
-Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
-  Tensor y;
+Tensor on_backward(const Tensor& x, std::function<void()> f) { return on_backward(Tensors{x}, std::move(f))[0]; }
+
+Tensors recompute(const std::function<Tensors(const Tensors&)>& f, const Tensors& inputs) {
+  Tensors outputs, saved;
   {
     const c10::AutoGradMode no_grad(false);
-    y = f(x);
+    outputs = f(inputs);
   }
-  record({x}, {y}, [f, x = x.detach()](const Tensors& output_grads) -> Tensors {
-    const c10::AutoGradMode with_grad(true);
-    const Tensor input = x.detach().requires_grad_(true);
-    return torch::autograd::grad({f(input)}, {input}, {output_grads[0]});
+  if (!needs_grad(inputs)) return outputs;
+  std::vector<bool> wanted;
+  for (const Tensor& input : inputs) {
+    wanted.push_back(needs_grad({input}));
+    saved.push_back(input.defined() ? input.detach() : Tensor());
+    for (Tensor& output : outputs) {
+      if (output.is_same(input)) output = input.detach();
+    }
+  }
+  record(inputs, outputs, [f, saved = std::move(saved), wanted](const Tensors& output_grads) {
+    return grads_of(f, saved, wanted, output_grads);
   });
-  return y;
+  return outputs;
+}
+
+Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+  return recompute([f](const Tensors& inputs) { return Tensors{f(inputs[0])}; }, Tensors{x})[0];
 }
 
 }  // namespace titanium::ops

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
@@ -19,16 +20,18 @@ constexpr size_t kSendsUnderWay = 2;
 
 using Key = std::pair<int, int>;  // stage, micro-batch
 
+// The tensors between two stages.
 struct Arriving {
-  Tensor tensor;
-  comm::Work work;  // null: it was made here
+  Tensors tensors;
+  std::vector<comm::Work> works;  // none if they were made here
 };
 
-// What the backward of a micro-batch in a stage needs. The output itself is not kept: its place in the graph is enough.
+// What the backward of a micro-batch in a stage needs. The outputs themselves are not kept: their places in the graph
+// are enough.
 struct Live {
-  Tensor input;
-  torch::autograd::Edge output;
-  Tensor first_grad;  // of the last stage
+  Tensors inputs;
+  torch::autograd::edge_list outputs;  // of floating point
+  Tensor first_grad;                   // of the last stage
   GradQueue put_off;
 };
 
@@ -37,7 +40,7 @@ struct Live {
 // One run of a program.
 class PipelineRunner::Pass {
  public:
-  Pass(const PipelineRunner& runner, const StageForward& forward, const HiddenStates& hidden)
+  Pass(const PipelineRunner& runner, const StageForward& forward, const std::vector<HiddenStates>& hidden)
       : runner_(runner), forward_(forward), hidden_(hidden) {}
 
   Tensor run() {
@@ -63,9 +66,9 @@ class PipelineRunner::Pass {
       case Op::kSendGradient:
         return send(take(input_grads_, key), instruction.peer);
       case Op::kReceiveActivation:
-        return receive(inputs_[key], instruction.peer);
+        return receive(inputs_[key], instruction.peer, /*grads=*/false);
       case Op::kReceiveGradient:
-        return receive(output_grads_[key], instruction.peer);
+        return receive(output_grads_[key], instruction.peer, /*grads=*/true);
       case Op::kReduceGradients:
         return;  // all at once, when the step is done
     }
@@ -74,44 +77,64 @@ class PipelineRunner::Pass {
   bool is_last(int stage) const { return stage + 1 == static_cast<int>(runner_.owner_.size()); }
   bool is_here(int stage) const { return runner_.owner_[static_cast<size_t>(stage)] == runner_.group_->rank(); }
 
+  bool has_grad(size_t place) const { return at::isFloatingType(hidden_[place].dtype); }
+
   void forward(const Key& key) {
     const auto [stage, micro_batch] = key;
-    Tensor input;
-    if (stage > 0) input = arrived(inputs_, key).requires_grad_(runner_.backward_);
-    const Tensor output = forward_(stage, micro_batch, input);
-    if (runner_.backward_) {
-      Live live{.input = input, .output = torch::autograd::impl::gradient_edge(output)};
-      if (is_last(stage)) live.first_grad = at::ones_like(output);
-      live_.emplace(key, std::move(live));
-    }
+    const Tensors inputs = stage > 0 ? arrived(inputs_, key) : Tensors();
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i].requires_grad_(runner_.backward_ && has_grad(i));
+    Tensors outputs = forward_(stage, micro_batch, inputs);
+    TI_ASSERT(outputs.size() == (is_last(stage) ? 1 : hidden_.size()), "stage {} gives {} tensors", stage,
+              outputs.size());
+    if (runner_.backward_) keep(key, inputs, outputs);
+    for (Tensor& output : outputs) output = output.detach();
     if (is_last(stage)) {
-      total_ = total_.defined() ? total_ + output.detach() : output.detach();
+      total_ = total_.defined() ? total_ + outputs[0] : outputs[0];
     } else if (is_here(stage + 1)) {
-      inputs_[{stage + 1, micro_batch}].tensor = output.detach();
+      inputs_[{stage + 1, micro_batch}].tensors = std::move(outputs);
     } else {
-      outputs_[key] = output.detach();
+      outputs_[key] = std::move(outputs);
     }
+  }
+
+  void keep(const Key& key, const Tensors& inputs, const Tensors& outputs) {
+    Live live{.inputs = inputs};
+    if (is_last(key.first)) live.first_grad = at::ones_like(outputs[0]);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (is_last(key.first) || has_grad(i)) live.outputs.push_back(torch::autograd::impl::gradient_edge(outputs[i]));
+    }
+    live_.emplace(key, std::move(live));
   }
 
   void backward(const Key& key, bool put_off) {
     const auto [stage, micro_batch] = key;
     Live& live = live_.at(key);
-    const Tensor grad = is_last(stage) ? std::exchange(live.first_grad, Tensor()) : arrived(output_grads_, key);
+    const Tensors grads =
+        is_last(stage) ? Tensors{std::exchange(live.first_grad, Tensor())} : arrived(output_grads_, key);
     for (Parameter* parameter : runner_.parameters_) parameter->put_off = put_off ? &live.put_off : nullptr;
-    torch::autograd::Engine::get_default_engine().execute({live.output}, {grad}, /*keep_graph=*/false,
+    torch::autograd::Engine::get_default_engine().execute(live.outputs, grads, /*keep_graph=*/false,
                                                           /*create_graph=*/false, /*accumulate_grad=*/true);
     for (Parameter* parameter : runner_.parameters_) parameter->put_off = nullptr;
     if (stage > 0) {
-      const Tensor input_grad = live.input.grad().contiguous();
       if (is_here(stage - 1)) {
-        output_grads_[{stage - 1, micro_batch}].tensor = input_grad;
+        output_grads_[{stage - 1, micro_batch}].tensors = input_grads(live.inputs);
       } else {
-        input_grads_[key] = input_grad;
+        input_grads_[key] = input_grads(live.inputs);
       }
     }
-    live.input = Tensor();
-    live.output = {};
+    live.inputs.clear();
+    live.outputs.clear();
     if (!put_off) live_.erase(key);
+  }
+
+  // What a stage does not use has a gradient of zero.
+  Tensors input_grads(const Tensors& inputs) const {
+    Tensors grads;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!has_grad(i)) continue;
+      grads.push_back(inputs[i].grad().defined() ? inputs[i].grad().contiguous() : at::zeros_like(inputs[i]));
+    }
+    return grads;
   }
 
   void compute_weight_grads(const Key& key) {
@@ -119,37 +142,42 @@ class PipelineRunner::Pass {
     live_.erase(key);
   }
 
-  void send(const Tensor& tensor, int peer) {
-    sends_.push_back(runner_.group_->send(tensor.contiguous(), peer));
+  void send(const Tensors& tensors, int peer) {
+    std::vector<comm::Work>& works = sends_.emplace_back();
+    for (const Tensor& tensor : tensors) works.push_back(runner_.group_->send(tensor.contiguous(), peer));
     if (sends_.size() > 2 * kSendsUnderWay) finish_send();
   }
 
   void finish_send() {
-    sends_.front()->wait();
+    for (const comm::Work& work : sends_.front()) work->wait();
     sends_.pop_front();
   }
 
-  void receive(Arriving& arriving, int peer) {
-    arriving.tensor = at::empty(hidden_.shape, at::TensorOptions(hidden_.dtype).device(hidden_.device));
-    arriving.work = runner_.group_->receive(arriving.tensor, peer);
+  void receive(Arriving& arriving, int peer, bool grads) {
+    for (size_t i = 0; i < hidden_.size(); ++i) {
+      if (grads && !has_grad(i)) continue;
+      const auto options = at::TensorOptions(hidden_[i].dtype).device(hidden_[i].device);
+      arriving.tensors.push_back(at::empty(hidden_[i].shape, options));
+      arriving.works.push_back(runner_.group_->receive(arriving.tensors.back(), peer));
+    }
   }
 
-  static Tensor arrived(std::map<Key, Arriving>& arriving, const Key& key) {
+  static Tensors arrived(std::map<Key, Arriving>& arriving, const Key& key) {
     auto node = arriving.extract(key);
     TI_ASSERT(!node.empty(), "stage {}, micro-batch {}: its input is not there", key.first, key.second);
-    if (node.mapped().work) node.mapped().work->wait();
-    return node.mapped().tensor;
+    for (const comm::Work& work : node.mapped().works) work->wait();
+    return std::move(node.mapped().tensors);
   }
 
-  static Tensor take(std::map<Key, Tensor>& ready, const Key& key) { return ready.extract(key).mapped(); }
+  static Tensors take(std::map<Key, Tensors>& ready, const Key& key) { return ready.extract(key).mapped(); }
 
   const PipelineRunner& runner_;
   const StageForward& forward_;
-  const HiddenStates& hidden_;
+  const std::vector<HiddenStates>& hidden_;
   std::map<Key, Live> live_;
   std::map<Key, Arriving> inputs_, output_grads_;  // of stages here
-  std::map<Key, Tensor> outputs_, input_grads_;    // to be sent
-  std::deque<comm::Work> sends_;
+  std::map<Key, Tensors> outputs_, input_grads_;   // to be sent
+  std::deque<std::vector<comm::Work>> sends_;
   Tensor total_;
 };
 
@@ -160,7 +188,7 @@ PipelineRunner::PipelineRunner(const schedule::Table& table, comm::GroupPtr grou
       backward_(table.backward),
       program_(schedule::make_programs(table)[static_cast<size_t>(group_->rank())]) {}
 
-Tensor PipelineRunner::run(const StageForward& forward, const HiddenStates& hidden) const {
+Tensor PipelineRunner::run(const StageForward& forward, const std::vector<HiddenStates>& hidden) const {
   TI_ASSERT(backward_ == c10::GradMode::is_enabled(), "the table has {} backwards", backward_ ? "" : "no");
   return Pass(*this, forward, hidden).run();
 }

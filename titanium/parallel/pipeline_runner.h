@@ -6,16 +6,19 @@
 #include <map>
 
 #include "titanium/comm/group.h"
+#include "titanium/ops/record.h"
 #include "titanium/schedule/program.h"
 #include "titanium/tensor/parameter.h"
 
 namespace titanium::parallel {
 
-// What a stage makes of one micro-batch: hidden states, or from the last stage a scalar that is to become small. The
-// first stage's input is undefined.
-using StageForward = std::function<Tensor(int stage, int micro_batch, const Tensor& input)>;
+using ops::Tensors;
 
-// Hidden states between stages, all of one shape.
+// What a stage makes of one micro-batch: the tensors that the next stage takes, or from the last stage one scalar that
+// is to become small. The first stage gets none.
+using StageForward = std::function<Tensors(int stage, int micro_batch, const Tensors& inputs)>;
+
+// A tensor that goes from each stage to the next. Gradients come back for those of floating point.
 struct HiddenStates {
   Shape shape;
   Dtype dtype = at::kFloat;
@@ -32,8 +35,9 @@ class PipelineRunner {
   PipelineRunner(const schedule::Table& table, comm::GroupPtr group, std::vector<Parameter*> parameters);
 
   // All actions of the table; one without backwards runs with gradients switched off. Gradients are added to those of
-  // the parameters. Returns the sum of what the last stage has returned; undefined on ranks without it.
-  Tensor run(const StageForward& forward, const HiddenStates& hidden) const;
+  // the parameters. `hidden` are the tensors between stages, in their order. Returns the sum of what the last stage has
+  // returned; undefined on ranks without it.
+  Tensor run(const StageForward& forward, const std::vector<HiddenStates>& hidden) const;
 
  private:
   class Pass;

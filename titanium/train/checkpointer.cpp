@@ -31,9 +31,7 @@ comm::GroupPtr make_group(comm::World& world, const config::Checkpoint& options)
                                   "checkpoint.timeout_seconds");
 }
 
-Shares shares_of(const TrainState& run) {
-  return {run.mesh->dims(), run.world->rank(), run.pipeline ? run.pipeline->second_copy() : nullptr};
-}
+Shares shares_of(const TrainState& run) { return {run.mesh->dims(), run.world->rank(), run.executor->second_copy()}; }
 
 double next_lr(const TrainState& run) {
   return run.config.optimizer.lr * optim::lr_factor(run.schedule, run.schedule_step);
@@ -90,7 +88,7 @@ Checkpointer::Checkpointer(TrainState& run, std::function<void()> before_writing
   if (!options.enable || options.load_only) return;
   group_ = make_group(*run.world, options);
   if (options.async_mode == "disabled" || options.create_seed_checkpoint) return;
-  staging_.emplace(run.device, tensors_of(run));
+  run.staging = std::make_unique<checkpoint::Staging>(run.device, tensors_of(run));
 }
 
 bool Checkpointer::is_due(const Reasons& reasons) const {
@@ -114,7 +112,7 @@ void Checkpointer::after_step(const Reasons& reasons) {
 
 void Checkpointer::save_in_turn() {
   const int64_t step = run_.step;
-  if (!staging_) {
+  if (!run_.staging) {
     try {
       write(full_state(), step);
       last_saved_ = step;
@@ -125,9 +123,9 @@ void Checkpointer::save_in_turn() {
     return;
   }
   last_saved_ = step;
-  background_ = std::async(std::launch::async, [this, step, state = staging_->copy(full_state())] {
+  background_ = std::async(std::launch::async, [this, step, state = run_.staging->copy(full_state())] {
     if (before_writing_) before_writing_();
-    staging_->wait();
+    run_.staging->wait();
     write(state, step);
     remove_old();
   });
@@ -213,10 +211,6 @@ void Checkpointer::remove_old() {
   const int64_t keep = run_.config.checkpoint.keep_latest_k;
   if (keep == 0 || group_->rank() != 0) return;
   removal_ = std::async(std::launch::async, [root = root_, keep] { checkpoint::remove_old_steps(root, keep); });
-}
-
-void Checkpointer::hold_updates() {
-  if (staging_) staging_->hold_updates();
 }
 
 void Checkpointer::report_background(bool wait) {

@@ -5,7 +5,6 @@
 #include <future>
 
 #include "titanium/checkpoint/save_together.h"
-#include "titanium/checkpoint/staging.h"
 #include "titanium/train/train_state.h"
 
 namespace titanium::train {
@@ -13,8 +12,9 @@ namespace titanium::train {
 // All ranks call the same functions in the same order.
 class Checkpointer {
  public:
-  // `run` outlives it. Without checkpoint.enable, or with load_only, nothing is ever saved. `before_writing` is called
-  // on the thread that writes in the background, before it reads anything.
+  // `run` outlives it. Without checkpoint.enable, or with load_only, nothing is ever saved. Fills `run.staging` if
+  // checkpoints are written in the background. `before_writing` is called on the thread that writes in the background,
+  // before it reads anything.
   explicit Checkpointer(TrainState& run, std::function<void()> before_writing = {});
 
   // Why a checkpoint is due after a step.
@@ -27,8 +27,6 @@ class Checkpointer {
   // Saves if one is due. The last checkpoint is written before this returns, and an Error thrown if that fails. Others
   // may be written in the background; when one fails, that is logged and the run goes on.
   void after_step(const Reasons& reasons);
-  // Before the optimizer changes what may still be copied.
-  void hold_updates();
   // Waits for what is written in the background.
   void finish();
 
@@ -50,7 +48,6 @@ class Checkpointer {
   std::function<void()> before_writing_;
   std::filesystem::path root_;
   comm::GroupPtr group_;  // of its own, because a thread of its own uses it
-  std::optional<checkpoint::Staging> staging_;
   std::future<void> background_, removal_;
   std::optional<int64_t> last_saved_;  // or being saved
 };

@@ -59,15 +59,6 @@ schedule::Table forwards_of(const std::vector<int>& owner, int64_t ranks, int64_
   return table;
 }
 
-// Rows [first, first + count) of the batch.
-data::Batch rows_of(const data::Batch& batch, int64_t first, int64_t count) {
-  const auto cut = [&](const std::vector<int64_t>& tokens) {
-    const auto begin = tokens.begin() + first * batch.seq_len;
-    return std::vector<int64_t>(begin, begin + count * batch.seq_len);
-  };
-  return {.batch = count, .seq_len = batch.seq_len, .inputs = cut(batch.inputs), .labels = cut(batch.labels)};
-}
-
 }  // namespace
 
 std::vector<models::ModelStage> PipelinePlan::stages_of(int64_t pipeline_rank) const {
@@ -108,13 +99,13 @@ std::optional<PipelinePlan> plan_pipeline(const JobConfig& config, const paralle
   return plan;
 }
 
-Pipeline::Pipeline(PipelinePlan plan, models::LanguageModel& model, const data::Tokenizer& tokenizer,
-                   const parallel::Mesh& mesh, const ops::SequenceShare& share, Device device)
+Pipeline::Pipeline(PipelinePlan plan, models::LanguageModel& model, const models::Parallelism& parallelism,
+                   const parallel::Mesh& mesh, Device device)
     : plan_(std::move(plan)),
       model_(model),
-      tokenizer_(tokenizer),
+      data_parallel_(*parallelism.data_parallel),
       mesh_(mesh),
-      share_(share),
+      share_(parallelism.share),
       device_(device),
       training_(plan_.table, mesh.group("pp"), model.parameters()) {}
 
@@ -127,8 +118,8 @@ const parallel::PipelineRunner& Pipeline::runner_for(int64_t micro_batches) {
 }
 
 const Parameter* Pipeline::second_copy() const {
-  return last_rank() != plan_.table.owner.front() && mesh_.rank("pp") == last_rank() ? model_.shared_by_ends()
-                                                                                     : nullptr;
+  const int first = plan_.table.owner.front(), last = plan_.table.owner.back();
+  return first != last && mesh_.rank("pp") == last ? model_.shared_by_ends() : nullptr;
 }
 
 void Pipeline::sum_shared_grads() {
@@ -145,22 +136,33 @@ void Pipeline::sum_shared_grads() {
   Tensor(shared->grad).add_(theirs);
 }
 
-Tensor Pipeline::loss(const data::Batch& batch, double scale) {
+// Gradients are reduced once, when all micro-batches of all stages are done.
+Tensor Pipeline::forward_backward(const std::vector<data::Batch>& batches, double scale) {
+  Tensor total = at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
+  data_parallel_.begin_micro_batch(/*last=*/false);
+  for (const data::Batch& batch : batches) total.add_(run(batch, scale));
+  data_parallel_.begin_micro_batch(/*last=*/true);
+  data_parallel_.end_micro_batch();
+  sum_shared_grads();
+  return total;
+}
+
+Tensor Pipeline::run(const data::Batch& batch, double scale) {
   const int64_t size = batch.batch % plan_.micro_batch_size == 0 ? plan_.micro_batch_size : batch.batch;
   std::vector<LabelledBatch> micro_batches;
   for (int64_t first = 0; first < batch.batch; first += size) {
-    micro_batches.push_back(to_device(rows_of(batch, first, size), model_, tokenizer_, device_, share_));
+    micro_batches.push_back(to_device(data::rows_of(batch, first, size), model_, device_, share_));
   }
-  const auto forward = [&](int stage, int i, const Tensor& input) {
+  const auto forward = [&](int stage, int i, const parallel::Tensors& inputs) -> parallel::Tensors {
     const LabelledBatch& micro_batch = micro_batches[static_cast<size_t>(i)];
-    return model_.run_stage(plan_.stages[static_cast<size_t>(stage)], input, micro_batch.inputs, micro_batch.labels_BS,
-                            scale);
+    return {model_.run_stage(plan_.stages[static_cast<size_t>(stage)], inputs.empty() ? Tensor() : inputs[0],
+                             micro_batch.inputs, micro_batch.labels_BS, scale)};
   };
   const parallel::HiddenStates hidden{
       .shape = {size * batch.seq_len / (mesh_.size("cp") * mesh_.size("tp")), model_.hidden_size()},
       .dtype = model_.compute_dtype,
       .device = device_};
-  const Tensor loss = runner_for(static_cast<int64_t>(micro_batches.size())).run(forward, hidden);
+  const Tensor loss = runner_for(static_cast<int64_t>(micro_batches.size())).run(forward, {hidden});
   return loss.defined() ? loss : at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
 }
 

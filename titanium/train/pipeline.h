@@ -4,11 +4,9 @@
 #include <memory>
 #include <optional>
 
-#include "titanium/data/loader.h"
-#include "titanium/data/tokenizer.h"
-#include "titanium/models/language_model.h"
 #include "titanium/parallel/mesh.h"
 #include "titanium/parallel/pipeline_runner.h"
+#include "titanium/train/executor.h"
 
 namespace titanium::train {
 
@@ -27,30 +25,27 @@ struct PipelinePlan {
 std::optional<PipelinePlan> plan_pipeline(const JobConfig& config, const parallel::ParallelDims& dims,
                                           int64_t block_count);
 
-// Runs batches through the stages, a micro-batch at a time.
-class Pipeline {
+// Runs batches through the stages, a micro-batch at a time. A parameter that the first and the last stage share has two
+// copies if these are on different ranks: both get the sum of the gradients, and that of the last stage is the second.
+class Pipeline : public Executor {
  public:
-  // `model` has the stages of this rank.
-  Pipeline(PipelinePlan plan, models::LanguageModel& model, const data::Tokenizer& tokenizer,
-           const parallel::Mesh& mesh, const ops::SequenceShare& share, Device device);
-  // The pipeline rank that makes the loss.
-  int64_t last_rank() const { return plan_.table.owner.back(); }
+  // `model` has the stages of this rank. All that is passed by reference outlives it.
+  Pipeline(PipelinePlan plan, models::LanguageModel& model, const models::Parallelism& parallelism,
+           const parallel::Mesh& mesh, Device device);
 
-  // A parameter that the first and the last stage share has two copies if these are on different ranks. Both get the
-  // sum of the gradients. The copy of the last stage, for those who count or save every parameter once; else null.
-  void sum_shared_grads();
-  const Parameter* second_copy() const;
-
-  // scale * the summed cross-entropy of the batch, as LanguageModel::loss, on ranks that have the last stage; zero on
-  // the others. With gradients switched on, all of them have been added when it returns.
-  Tensor loss(const data::Batch& batch, double scale);
+  Tensor forward_backward(const std::vector<data::Batch>& batches, double scale) override;
+  Tensor loss(const data::Batch& batch) override { return run(batch, 1.0); }
+  int64_t loss_rank() const override { return plan_.table.owner.back(); }
+  const Parameter* second_copy() const override;
 
  private:
+  Tensor run(const data::Batch& batch, double scale);
+  void sum_shared_grads();
   const parallel::PipelineRunner& runner_for(int64_t micro_batches);
 
   PipelinePlan plan_;
   models::LanguageModel& model_;
-  const data::Tokenizer& tokenizer_;
+  parallel::DataParallel& data_parallel_;
   const parallel::Mesh& mesh_;
   ops::SequenceShare share_;
   Device device_;

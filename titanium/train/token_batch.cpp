@@ -1,10 +1,7 @@
 #include "titanium/train/token_batch.h"
 
-#include <ATen/ops/empty.h>
-
-#include <cstring>
-
 #include "titanium/base/error.h"
+#include "titanium/tensor/host_copy.h"
 
 namespace titanium::train {
 namespace {
@@ -20,15 +17,11 @@ void check_vocabulary(const data::Batch& batch, int64_t vocabulary) {
 }  // namespace
 
 Tensor tokens_to_device(std::span<const int64_t> tokens, int64_t seq_len, Device device) {
-  const auto rows = static_cast<int64_t>(tokens.size()) / seq_len;
-  // Pinned memory, so that the copy is queued and nothing waits.
-  Tensor host = at::empty({rows, seq_len}, at::TensorOptions(at::kLong).pinned_memory(device.is_cuda()));
-  std::memcpy(host.data_ptr(), tokens.data(), tokens.size_bytes());
-  return host.to(device, /*non_blocking=*/true);
+  return copy_to_device(tokens, device).view({-1, seq_len});
 }
 
-LabelledBatch to_device(const data::Batch& batch, const models::LanguageModel& model, const data::Tokenizer& tokenizer,
-                        Device device, const ops::SequenceShare& share) {
+LabelledBatch to_device(const data::Batch& batch, const models::LanguageModel& model, Device device,
+                        const ops::SequenceShare& share) {
   check_vocabulary(batch, model.vocabulary());
   const auto share_to_device = [&](std::span<const int64_t> tokens) {
     return tokens_to_device(ops::share_of(tokens, batch.seq_len, share), batch.seq_len / share.ranks, device);
@@ -37,11 +30,7 @@ LabelledBatch to_device(const data::Batch& batch, const models::LanguageModel& m
   labelled.inputs.tokens_BS = share_to_device(batch.inputs);
   labelled.labels_BS = share_to_device(batch.labels);
   if (model.attends_inside_documents()) {
-    TI_CHECK(
-        tokenizer.eos_id().has_value(),
-        "attention inside documents needs an end-of-sequence token, and the tokenizer has none. Name it as eos_token "
-        "in tokenizer_config.json, or use model.attn_mask_type = \"causal\".");
-    labelled.inputs.documents = ops::find_documents(batch.inputs, batch.seq_len, *tokenizer.eos_id(), device, share);
+    labelled.inputs.documents = ops::make_documents(batch.document_starts, batch.batch, batch.seq_len, device, share);
   }
   return labelled;
 }

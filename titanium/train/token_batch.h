@@ -2,7 +2,6 @@
 #pragma once
 
 #include "titanium/data/loader.h"
-#include "titanium/data/tokenizer.h"
 #include "titanium/models/language_model.h"
 
 namespace titanium::train {
@@ -12,10 +11,10 @@ struct LabelledBatch {
   Tensor labels_BS;
 };
 
-// Copies this rank's share of each sequence to `device` without waiting, and finds the documents if the model attends
+// Copies this rank's share of each sequence to `device` without waiting, and that of the documents if the model attends
 // inside them. Throws Error if a token id is outside the model's vocabulary.
-LabelledBatch to_device(const data::Batch& batch, const models::LanguageModel& model, const data::Tokenizer& tokenizer,
-                        Device device, const ops::SequenceShare& share = {});
+LabelledBatch to_device(const data::Batch& batch, const models::LanguageModel& model, Device device,
+                        const ops::SequenceShare& share = {});
 
 // [batch, seq_len] on `device`.
 Tensor tokens_to_device(std::span<const int64_t> tokens, int64_t seq_len, Device device);

@@ -60,6 +60,13 @@ void materialize(models::LanguageModel& model, const config::Training& training,
   model.build_buffers(device);
 }
 
+std::unique_ptr<Executor> build_executor(const TrainState& run, std::optional<PipelinePlan> plan) {
+  if (!plan) return std::make_unique<WholeModel>(*run.model, run.parallelism, run.device);
+  log_info("Using pipeline schedule {} with {} microbatches and {} stages.",
+           run.config.parallelism.pipeline_parallel_schedule, plan->table.micro_batches, plan->stages.size());
+  return std::make_unique<Pipeline>(*std::move(plan), *run.model, run.parallelism, *run.mesh, run.device);
+}
+
 void log_batch(const TrainState& run) {
   const config::Training& training = run.config.training;
   log_info(
@@ -173,13 +180,7 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
   materialize(*run.model, config.training, device);
   if (!source || !fills_model(*source, config.checkpoint)) run.model->init_weights(weight_seed(config.debug));
   run.parallelism = models::parallelize(*run.model, config, *run.mesh, device);
-  if (plan.pipeline) {
-    log_info("Using pipeline schedule {} with {} microbatches and {} stages.",
-             config.parallelism.pipeline_parallel_schedule, plan.pipeline->table.micro_batches,
-             plan.pipeline->stages.size());
-    run.pipeline = std::make_unique<Pipeline>(*std::move(plan.pipeline), *run.model, run.tokenizer, *run.mesh,
-                                              run.parallelism.share, device);
-  }
+  run.executor = build_executor(run, std::move(plan.pipeline));
   run.optimizer = std::move(plan.update.optimizer);
   run.optimizer->materialize();
   if (plan.update.matrices != nullptr) plan.update.matrices->connect(*run.world, device);
@@ -212,7 +213,8 @@ std::unique_ptr<data::Loader> build_loader(const config::Training& training, con
                           .rank = reader.rank,
                           .ranks = reader.ranks},
       encoder_of(tokenizer),
-      loader_options(training.local_batch_size, {.seq_len = training.seq_len}, training.dataloader));
+      loader_options(training.local_batch_size, {.seq_len = training.seq_len, .end_of_document = tokenizer.eos_id()},
+                     training.dataloader));
 }
 
 std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& validation,
@@ -220,8 +222,10 @@ std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& 
                                                       const data::Tokenizer& tokenizer, const Reader& reader) {
   const data::Dataset dataset = data::find_dataset(validation.dataset, validation.dataset_path);
   const bool whole_set = validation.steps == -1;
-  const data::PackingOptions packing = {
-      .seq_len = validation.seq_len, .infinite = !whole_set, .keep_remainder = whole_set};
+  const data::PackingOptions packing = {.seq_len = validation.seq_len,
+                                        .infinite = !whole_set,
+                                        .keep_remainder = whole_set,
+                                        .end_of_document = tokenizer.eos_id()};
   return std::make_unique<data::Loader>(data::CorpusOptions{.name = dataset.name,
                                                             .path = dataset.path,
                                                             .text_field = training.text_field,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "titanium/checkpoint/staging.h"
 #include "titanium/config/job_config.h"
 #include "titanium/data/loader.h"
 #include "titanium/data/tokenizer.h"
@@ -24,17 +25,23 @@ struct TrainState {
   std::unique_ptr<parallel::Mesh> mesh;
   models::Parallelism parallelism;
   std::unique_ptr<models::LanguageModel> model;  // with a pipeline, the part that is here
-  std::unique_ptr<Pipeline> pipeline;            // null: the whole model is here
+  std::unique_ptr<Executor> executor;
   std::vector<Parameter*> parameters;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<EarlyStep> early_step;  // null: the optimizer steps after the backward
   optim::LrSchedule schedule;
   std::unique_ptr<data::Loader> loader;
   int64_t accumulation_steps = 1;
+  std::unique_ptr<checkpoint::Staging> staging;  // of checkpoints that are written in the background
 
   int64_t step = 0;           // finished
   int64_t tokens_seen = 0;    // by all ranks
   int64_t schedule_step = 0;  // that the learning rate has come to
+
+  // Before parameters or optimizer states change: those that a checkpoint still copies are copied first.
+  void hold_updates() {
+    if (staging) staging->hold_updates();
+  }
 };
 
 // The model and its optimizer without storage, placed for one rank; what its blocks keep; and the memory that the rank

@@ -1,7 +1,6 @@
 #include "titanium/train/train_step.h"
 
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 
 #include "titanium/base/log.h"
 #include "titanium/comm/flight_recorder.h"
@@ -42,45 +41,21 @@ void agree(const parallel::Mesh& mesh, StepReport& report) {
   report.requests = {.stop = sums[1].item<int64_t>() > 0, .save = sums[2].item<int64_t>() > 0};
 }
 
-// Gradients are reduced once, when all micro-batches of all stages are done.
-void run_pipeline(TrainState& run, const std::vector<data::Batch>& batches, double scale, Tensor& total) {
-  parallel::DataParallel& data_parallel = *run.parallelism.data_parallel;
-  data_parallel.begin_micro_batch(/*last=*/false);
-  for (const data::Batch& batch : batches) total.add_(run.pipeline->loss(batch, scale));
-  data_parallel.begin_micro_batch(/*last=*/true);
-  data_parallel.end_micro_batch();
-}
-
 // Sums of gradients over all micro batches and ranks, each token weighted by 1 / valid_tokens; returns this rank's
 // loss.
 Tensor forward_backward(TrainState& run, const std::vector<data::Batch>& batches, int64_t valid_tokens) {
   const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, valid_tokens));
-  Tensor total = at::zeros({}, at::TensorOptions(at::kDouble).device(run.device));
-  if (run.pipeline) {
-    run_pipeline(run, batches, scale, total);
-    parallel::sum_sequence_grads(run.parameters, *run.mesh);
-    run.pipeline->sum_shared_grads();
-    return total;
-  }
-  for (const data::Batch& batch : batches) {
-    const LabelledBatch labelled = to_device(batch, *run.model, run.tokenizer, run.device, run.parallelism.share);
-    run.parallelism.data_parallel->begin_micro_batch(/*last=*/&batch == &batches.back());
-    const Tensor loss = run.model->loss(labelled.inputs, labelled.labels_BS, scale);
-    loss.backward();
-    run.parallelism.data_parallel->end_micro_batch();
-    total.add_(loss.detach());
-  }
+  const Tensor loss = run.executor->forward_backward(batches, scale);
   parallel::sum_sequence_grads(run.parameters, *run.mesh);
-  return total;
+  return loss;
 }
 
 // Every element of the model counts once: shards are added up, and what tensor-parallel ranks hold alike is counted by
 // the first of them.
 Tensor global_grad_norm(const TrainState& run) {
   std::vector<Parameter*> counted;
-  const Parameter* second_copy = run.pipeline ? run.pipeline->second_copy() : nullptr;
   for (Parameter* parameter : run.parameters) {
-    if (parameter == second_copy) continue;
+    if (parameter == run.executor->second_copy()) continue;
     if (run.mesh->rank("tp") == 0 || parallel::is_cut_by(*parameter, "tp")) counted.push_back(parameter);
   }
   const Tensor sum = optim::sum_of_squares(counted);
@@ -90,8 +65,7 @@ Tensor global_grad_norm(const TrainState& run) {
 
 }  // namespace
 
-std::optional<StepReport> train_step(TrainState& run, const Requests& requests,
-                                     const std::function<void()>& before_update) {
+std::optional<StepReport> train_step(TrainState& run, const Requests& requests) {
   StepReport report;
   comm::flight_recorder().set_step(run.step + 1);
   const auto batches = fetch(run, report.data_loading_seconds);
@@ -105,15 +79,16 @@ std::optional<StepReport> train_step(TrainState& run, const Requests& requests,
   agree(*run.mesh, report);
   report.lr = run.config.optimizer.lr * optim::lr_factor(run.schedule, run.schedule_step);
   if (run.early_step) {
-    if (before_update) before_update();
+    run.hold_updates();
     run.early_step->begin(report.lr);
   }
   report.loss = forward_backward(run, batches, report.all_valid_tokens);
+  run.hold_updates();
+  run.model->before_update(*run.mesh);
   if (run.early_step) {
     report.grad_norm = run.early_step->finish();
   } else {
     report.grad_norm = global_grad_norm(run);
-    if (before_update) before_update();
     const double max_norm = run.config.training.max_norm;
     run.optimizer->step(report.lr, report.grad_norm, max_norm > 0 ? max_norm : std::numeric_limits<double>::infinity());
   }

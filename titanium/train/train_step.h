@@ -1,7 +1,6 @@
 // One step of training.
 #pragma once
 
-#include <functional>
 #include <optional>
 
 #include "titanium/train/train_state.h"
@@ -28,9 +27,8 @@ struct StepReport {
 
 // Nothing when the data has ended; the step is then cancelled. Never waits for the device. A step whose gradient norm
 // is not finite leaves the parameters and the optimizer's moments alone. All ranks step together; requests are told to
-// all of them. `before_update` is called before parameters and moments change.
-std::optional<StepReport> train_step(TrainState& run, const Requests& requests = {},
-                                     const std::function<void()>& before_update = {});
+// all of them. Copies that a checkpoint still makes of parameters and moments are complete before these change.
+std::optional<StepReport> train_step(TrainState& run, const Requests& requests = {});
 
 // Over the valid tokens of all ranks, fp64 scalars on the device; only queued, as the step is. All ranks ask together.
 struct LossOfAllRanks {

@@ -40,8 +40,8 @@ MetricsOptions metrics_options(const TrainState& run, const MemoryMonitor& monit
   options.save_tb_folder = metrics.save_tb_folder;
   options.resumed_step = run.step;
   // The first rank that makes the loss.
-  const int64_t pipeline_rank = run.pipeline ? run.pipeline->last_rank() : 0;
-  options.is_metrics_rank = run.world->rank() == run.world->size() / run.mesh->size("pp") * pipeline_rank;
+  const int64_t ranks_per_stage = run.world->size() / run.mesh->size("pp");
+  options.is_metrics_rank = run.world->rank() == ranks_per_stage * run.executor->loss_rank();
   options.non_data_parallel_size = run.mesh->dims().non_data_parallel_size();
   options.flops_per_token = run.model->size(run.config.training.seq_len).flops_per_token;
   if (run.device.is_cuda()) {
@@ -81,7 +81,7 @@ void train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer& checkpoin
   StepLogger logger(run, metrics);
   while (run.step < run.config.training.steps) {
     const Requests requests{.stop = callbacks.stop_requested, .save = take(callbacks.save_requested)};
-    const std::optional<StepReport> report = train_step(run, requests, [&] { checkpointer.hold_updates(); });
+    const std::optional<StepReport> report = train_step(run, requests);
     if (!report) {
       logger.flush();
       checkpointer.after_step({.stopping = true});

@@ -21,12 +21,6 @@ std::optional<data::Batch> next_batch(const TrainState& run, data::Loader& loade
   return batch ? std::move(batch) : data::ignored_batch(validation.local_batch_size, validation.seq_len);
 }
 
-Tensor loss_of(const TrainState& run, const data::Batch& batch) {
-  if (run.pipeline) return run.pipeline->loss(batch, 1.0);
-  const LabelledBatch labelled = to_device(batch, *run.model, run.tokenizer, run.device, run.parallelism.share);
-  return run.model->loss(labelled.inputs, labelled.labels_BS, 1.0);
-}
-
 }  // namespace
 
 ValidationReport validate(const TrainState& run, data::Loader& loader) {
@@ -38,7 +32,7 @@ ValidationReport validate(const TrainState& run, data::Loader& loader) {
   for (int64_t i = 0; steps == -1 || i < steps; ++i) {
     const std::optional<data::Batch> batch = next_batch(run, loader);
     if (!batch) break;
-    total.add_(loss_of(run, *batch));
+    total.add_(run.executor->loss(*batch));
     valid_tokens.add_(count_valid_tokens(*batch));
     report.tokens += batch->batch * batch->seq_len;
   }

@@ -95,6 +95,49 @@ TEST_F(Streams, LabelsAreTheNextTokens) {
     }
 }
 
+// By definition: rows, tokens behind 257 (the end that encode_bytes writes), and with it those behind an 'e'.
+std::vector<int32_t> expected_starts(const Batch& batch, std::optional<int64_t> end_of_document) {
+  std::vector<int32_t> starts;
+  for (size_t i = 0; i < batch.inputs.size(); ++i) {
+    const bool after_end = i > 0 && (batch.inputs[i - 1] == 257 || batch.inputs[i - 1] == end_of_document);
+    if (i % kSeqLen == 0 || after_end) starts.push_back(static_cast<int32_t>(i));
+  }
+  return starts;
+}
+
+TEST_F(Streams, DocumentsStartWithTextsAndAfterTheTokenThatEndsThem) {
+  for (const std::optional<int32_t> end : {std::optional<int32_t>(), std::optional<int32_t>('e')}) {
+    for (const bool whole_set : {false, true}) {
+      Loader loader(
+          {.name = "test", .path = path_, .streams = kStreams}, encode_bytes,
+          {.batch = 7,
+           .packing = {
+               .seq_len = kSeqLen, .infinite = !whole_set, .keep_remainder = whole_set, .end_of_document = end}});
+      size_t inside = 0;
+      for (int i = 0; i < 200; ++i) {
+        const auto batch = loader.next();
+        if (!batch) break;
+        ASSERT_EQ(batch->document_starts, expected_starts(*batch, end)) << i;
+        inside += batch->document_starts.size() - 7;  // not at the start of a row
+      }
+      EXPECT_GT(inside, 400U);
+    }
+  }
+}
+
+TEST_F(Streams, TextsThatNoTokenEndsAreDocumentsToo) {
+  const auto path = folder_.write("few.jsonl", to_json_lines({"abc", "", "defgh"}));
+  Loader loader({.name = "test", .path = path, .streams = 1},
+                [](std::string_view text) { return std::vector<int32_t>(text.begin(), text.end()); },
+                {.batch = 2, .packing = {.seq_len = 7}});
+  const Batch batch = loader.next().value();  // abcdefg|h abcdefg|h: each document starts a row, and d does
+  EXPECT_EQ(batch.document_starts, (std::vector<int32_t>{0, 3, 7, 10}));
+  const Batch second = rows_of(batch, 1, 1);
+  EXPECT_EQ(second.inputs, (std::vector<int64_t>{'a', 'b', 'c', 'd', 'e', 'f', 'g'}));
+  EXPECT_EQ(second.labels.back(), 'h');
+  EXPECT_EQ(second.document_starts, (std::vector<int32_t>{0, 3}));
+}
+
 TEST_F(Streams, GlobalOrderIsTheSameFor1And2And4And8Readers) {
   const Rows expected = expected_samples(documents_, kStreams, 1600);
   for (const int64_t ranks : {1, 2, 4, 8}) {

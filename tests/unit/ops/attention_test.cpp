@@ -3,6 +3,7 @@
 #include <ATen/ops/equal.h>
 #include <c10/core/GradMode.h>
 
+#include "tests/support/documents.h"
 #include "tests/support/tensors.h"
 
 namespace titanium::ops {
@@ -58,19 +59,19 @@ TEST(Attention, GroupedHeadsMatchTheDefinition) { expect_matches_definition(rand
 
 TEST(Attention, DocumentsMatchTheDefinition) {
   const auto tokens = tokens_with_documents(3 * 21);
-  expect_matches_definition(random_inputs(3, 21, 4, 2, 16), find_documents(tokens, 21, kEos, at::kCPU));
+  expect_matches_definition(random_inputs(3, 21, 4, 2, 16), test::find_documents(tokens, 21, kEos, at::kCPU));
 }
 
 TEST(Attention, EndOfSequenceBelongsToTheDocumentItEnds) {
   const std::vector<int64_t> tokens = {1, kEos, 2, 3, /*row*/ 4, 5, 6, kEos};
-  const auto documents = find_documents(tokens, 4, kEos, at::kCPU);
+  const auto documents = test::find_documents(tokens, 4, kEos, at::kCPU);
   EXPECT_EQ(documents->boundaries, (std::vector<int32_t>{0, 2, 4, 8}));
   EXPECT_EQ(documents->longest, 4);
 }
 
 TEST(Attention, ADocumentNeverSeesAnother) {
   const std::vector<int64_t> tokens = {1, 1, kEos, 1, 1, 1};
-  const auto documents = find_documents(tokens, 6, kEos, at::kCPU);
+  const auto documents = test::find_documents(tokens, 6, kEos, at::kCPU);
   Inputs inputs = random_inputs(1, 6, 2, 2, 8);
   const Tensor before = attention(inputs.q, inputs.k, inputs.v, documents).detach();
   {

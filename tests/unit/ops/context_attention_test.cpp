@@ -1,5 +1,6 @@
 #include "titanium/ops/context_attention.h"
 
+#include "tests/support/documents.h"
 #include "tests/support/tensors.h"
 #include "titanium/ops/attend.h"
 #include "titanium/ops/attention.h"
@@ -33,7 +34,8 @@ TEST(SequenceShare, TakesTheSameRowsOfTokensAndTensors) {
 TEST(Documents, OfAShareEndWithItsChunksAndKnowWhatGoesOn) {
   // Documents: [0, 3), [3, 7), [7, 8); chunks of two tokens; this rank has [2, 4) and [4, 6).
   const std::vector<int64_t> tokens = {1, 1, kEos, 1, 1, 1, kEos, 1};
-  const auto documents = find_documents(tokens, 8, kEos, at::kCPU, {.rank = 1, .ranks = 2, .head_and_tail = true});
+  const auto documents =
+      test::find_documents(tokens, 8, kEos, at::kCPU, {.rank = 1, .ranks = 2, .head_and_tail = true});
   EXPECT_EQ(documents->boundaries, (std::vector<int32_t>{0, 1, 2, 4}));
   EXPECT_EQ(documents->longest, 2);
   ASSERT_EQ(documents->continued.size(), 2U);
@@ -75,8 +77,9 @@ TEST(Attend, ByDefinitionIsTheLibrarysAttention) {
   const std::vector<int64_t> tokens = {1, 1, kEos, 1, 1, 1, /*row*/ 1, kEos, 1, 1, kEos, 1};
   const auto make = [](int64_t count) { return random_tensor({2, 6, count, 8}, at::kDouble); };
   const Tensor q = make(6), k = make(2), v = make(2), grad = make(6);
-  const Visible cases[] = {
-      {.causal = true}, {.causal = false}, {.causal = true, .documents = find_documents(tokens, 6, kEos, at::kCPU)}};
+  const Visible cases[] = {{.causal = true},
+                           {.causal = false},
+                           {.causal = true, .documents = test::find_documents(tokens, 6, kEos, at::kCPU)}};
   for (const Visible& visible : cases) {
     const Attended library = attend(q, k, v, visible), defined = attend_by_definition(q, k, v, visible);
     EXPECT_CLOSE(defined.out_BSHE, library.out_BSHE, test::tolerance(at::kDouble));

@@ -41,6 +41,47 @@ struct Weight {
 
 Tensor leaf_of(const Tensor& x) { return x.detach().clone().requires_grad_(true); }
 
+// Two tensors in, three out: one is an input as it came, one is not used afterwards.
+Tensors mix(const Tensors& x, Parameter& weight) {
+  const Tensor a = linear(x[0].tanh(), weight), b = linear(x[1] * a, weight);
+  return {a + b, x[1], linear(x[0], weight)};
+}
+
+TEST(Recompute, OfSeveralTensorsGivesTheSameBits) {
+  Weight weight({6, 6}, 1.0);
+  const Tensor first = random_tensor({5, 6}), second = random_tensor({5, 6});
+  std::vector<Tensors> results;
+  for (const bool again : {false, true}) {
+    weight.parameter.zero_grad();
+    const Tensors x = {leaf_of(first), leaf_of(second)};
+    const auto run = [&](const Tensors& inputs) { return mix(inputs, weight.parameter); };
+    const Tensors y = again ? recompute(run, x) : run(x);
+    (y[0].sum() * y[1].pow(2).sum()).backward();
+    results.push_back({y[0].detach(), y[1].detach(), y[2].detach(), x[0].grad(), x[1].grad(), weight.parameter.grad});
+  }
+  for (size_t i = 0; i < results[0].size(); ++i) EXPECT_TRUE(at::equal(results[0][i], results[1][i])) << i;
+}
+
+TEST(OnBackward, OfSeveralTensorsIsCalledOnceWhenAllGradientsAreThere) {
+  const Tensor x = leaf_of(random_tensor({3})), y = leaf_of(random_tensor({3})), numbers = at::randint(5, {3});
+  int calls = 0;
+  const Tensors same = on_backward({x, numbers, y}, [&] {
+    ++calls;
+    EXPECT_FALSE(x.grad().defined() || y.grad().defined());
+  });
+  EXPECT_TRUE(same[1].is_same(numbers));
+  (same[0] * same[2]).sum().backward();
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(at::equal(x.grad(), y.detach()));
+  EXPECT_TRUE(at::equal(y.grad(), x.detach()));
+  // One of two is enough; what led to the other one only is left alone.
+  Weight weight({3});
+  const Tensor led = leaf_of(random_tensor({1, 3}));
+  on_backward({x * 2.0, rms_norm(led, weight.parameter, kEps)}, [&] { ++calls; })[0].sum().backward();
+  EXPECT_EQ(calls, 2);
+  EXPECT_FALSE(led.grad().defined());
+}
+
 TEST(Operators, RmsNormMatchesAten) {
   for (const auto& [rows, dim] : {std::pair<int64_t, int64_t>{1, 7}, {3, 130}, {57, 256}}) {
     Weight weight({dim}, 1.0);

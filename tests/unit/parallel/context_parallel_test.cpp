@@ -1,6 +1,7 @@
 // Attention over a shared sequence against attention over the whole. Ranks are threads.
 #include "titanium/parallel/context_parallel.h"
 
+#include "tests/support/documents.h"
 #include "tests/support/tensors.h"
 #include "tests/support/threaded_ranks.h"
 #include "titanium/comm/flight_recorder.h"
@@ -62,7 +63,7 @@ void expect_as_one_rank(const Case& c, double limit) {
   const Inputs inputs = random_inputs(c.batch, seq_len, c.heads, c.kv_heads, c.dtype);
   const std::vector<int64_t> tokens = tokens_with_documents(c.batch, seq_len);
   const auto documents = [&](const SequenceShare& share) {
-    return c.documents ? ops::find_documents(tokens, seq_len, kEos, at::kCPU, share) : nullptr;
+    return c.documents ? test::find_documents(tokens, seq_len, kEos, at::kCPU, share) : nullptr;
   };
   const Results expected = run_attention(
       inputs, [&](const Inputs& x) { return ops::attention_by_definition(x.q, x.k, x.v, documents({})); });

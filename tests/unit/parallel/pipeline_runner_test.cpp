@@ -42,6 +42,11 @@ struct Stages {
     return stage + 1 == static_cast<int>(weights.size()) ? y.pow(2).sum() : y;
   }
 
+  StageForward stage_forward() {
+    return
+        [this](int stage, int i, const Tensors& x) { return Tensors{forward(stage, i, x.empty() ? Tensor() : x[0])}; };
+  }
+
   std::vector<std::unique_ptr<Parameter>> weights;
   std::vector<Tensor> inputs;
 };
@@ -111,8 +116,7 @@ Result run_in_stages(const schedule::Table& table, int seed) {
     std::vector<Parameter*> parameters;
     for (const auto& weight : own.weights) parameters.push_back(weight.get());
     const PipelineRunner runner(table, world.group("pp", members), parameters);
-    const Tensor total = runner.run([&](int stage, int i, const Tensor& x) { return own.forward(stage, i, x); },
-                                    {.shape = {kRows, kWidth}, .dtype = at::kDouble});
+    const Tensor total = runner.run(own.stage_forward(), {{.shape = {kRows, kWidth}, .dtype = at::kDouble}});
     if (total.defined()) result.total = total.item<double>();
     for (size_t stage = 0; stage < table.owner.size(); ++stage) {
       const bool here = table.owner[stage] == world.rank();
@@ -173,8 +177,7 @@ TEST(PipelineRunner, ForwardsAloneKeepNothing) {
     const c10::AutoGradMode no_grad(false);
     Stages own(2, 3);
     const PipelineRunner runner(table, world.group("pp", {0, 1}), {own.weights[0].get(), own.weights[1].get()});
-    const Tensor total = runner.run([&](int stage, int i, const Tensor& x) { return own.forward(stage, i, x); },
-                                    {.shape = {kRows, kWidth}, .dtype = at::kDouble});
+    const Tensor total = runner.run(own.stage_forward(), {{.shape = {kRows, kWidth}, .dtype = at::kDouble}});
     EXPECT_EQ(total.defined(), world.rank() == 1);
     if (total.defined()) result.total = total.item<double>();
     for (const auto& weight : own.weights) EXPECT_FALSE(weight->grad.defined());

@@ -108,7 +108,7 @@ Runs train_until(const JobConfig& config, int ranks, int64_t until,
     store(run, runs.begin);
     Checkpointer checkpointer(run);
     while (run.step < until) {
-      const StepReport report = train_step(run, {}, [&] { checkpointer.hold_updates(); }).value();
+      const StepReport report = train_step(run).value();
       const double loss = loss_of_all_ranks(run, report).mean.item<double>();
       if (world.rank() == 0) runs.end.losses[run.step] = loss;
       checkpointer.after_step({});

@@ -1,0 +1,104 @@
+// What a model does between the backward and the update of a step.
+#include "tests/support/tiny_run.h"
+#include "titanium/train/train_step.h"
+
+namespace titanium::train {
+namespace {
+
+struct Seen {
+  int64_t calls = 0;
+  bool whole_gradients = true;    // every parameter had one
+  bool unchanged_weights = true;  // since the last look
+};
+
+class CountingLlama : public models::llama3::Llama3 {
+ public:
+  CountingLlama(const models::llama3::Args& args, const std::vector<models::ModelStage>& stages, Seen& seen)
+      : Llama3(args, stages), seen_(seen) {}
+
+  std::unique_ptr<models::LanguageModel> part(const std::vector<models::ModelStage>& stages) const override {
+    return std::make_unique<CountingLlama>(args(), stages, seen_);
+  }
+
+  void before_update(const parallel::Mesh& mesh) override {
+    ++seen_.calls;
+    mesh.host_group("world")->barrier();  // all ranks are here
+    for (const Parameter* parameter : parameters()) {
+      seen_.whole_gradients &= parameter->grad.defined();
+      const auto [old, is_first] = old_.try_emplace(parameter->fqn, parameter->value.detach().clone());
+      seen_.unchanged_weights &= is_first || old->second.equal(parameter->value);
+    }
+  }
+  void look_at_weights() {
+    for (const Parameter* parameter : parameters()) old_[parameter->fqn] = parameter->value.detach().clone();
+  }
+
+ private:
+  Seen& seen_;
+  std::map<std::string, Tensor> old_;
+};
+
+TrainState counting_run(const JobConfig& config, comm::World& world, Seen& seen) {
+  auto model = std::make_unique<CountingLlama>(test::tiny_args(/*tied=*/false),
+                                               std::vector{models::whole_stage(test::tiny_args(false).n_layers)}, seen);
+  return build_train_state(config, at::kCPU, std::shared_ptr<comm::World>(&world, [](comm::World*) {}),
+                           plan_model(config, world.size(), world.rank(), std::move(model)));
+}
+
+void expect_one_call_per_step(const test::Layout& layout) {
+  SCOPED_TRACE(layout.name);
+  const JobConfig config = test::configure(layout);
+  test::run_ranks(layout.ranks(), [&](comm::World& world) {
+    Seen seen;
+    TrainState run = counting_run(config, world, seen);
+    auto& model = dynamic_cast<CountingLlama&>(*run.model);
+    for (int64_t step = 1; step <= 3; ++step) {
+      model.look_at_weights();
+      train_step(run).value();
+      EXPECT_EQ(seen.calls, step);
+    }
+    EXPECT_TRUE(seen.whole_gradients);
+    EXPECT_TRUE(seen.unchanged_weights);
+  });
+}
+
+TEST(ModelHook, IsCalledOnceAStepOnEveryRankBeforeWeightsChange) {
+  expect_one_call_per_step({"one", 1, 1, 1});
+  expect_one_call_per_step({"accumulation", 1, 1, 1, [](JobConfig& c) { c.training.local_batch_size = 3; }});
+  expect_one_call_per_step({"fsdp2", 1, 2, 1});
+  expect_one_call_per_step({"pp2", 1, 1, 1, [](JobConfig&) {}, 1, /*pipeline=*/2});
+}
+
+TEST(ModelHook, IsCalledOnceWhenTheOptimizerStepsInTheBackward) {
+  JobConfig config = test::tiny_config();
+  config.optimizer.early_step_in_backward = true;
+  config.training.max_norm = -1;
+  test::run_ranks(1, [&](comm::World& world) {
+    Seen seen;
+    TrainState run = counting_run(config, world, seen);
+    train_step(run).value();
+    train_step(run).value();
+    EXPECT_EQ(seen.calls, 2);
+  });
+}
+
+TEST(ModelHook, IsNotCalledForAStepWithoutData) {
+  JobConfig config = test::tiny_config();
+  config.validation.dataset = config.training.dataset;
+  config.validation.dataset_path = config.training.dataset_path;
+  config.validation.seq_len = config.training.seq_len;
+  config.validation.local_batch_size = config.training.local_batch_size;
+  config.validation.steps = -1;
+  test::run_ranks(1, [&](comm::World& world) {
+    Seen seen;
+    TrainState run = counting_run(config, world, seen);
+    run.loader = build_validation_loader(config.validation, config.training, run.tokenizer);
+    while (run.loader->next()) {
+    }
+    EXPECT_FALSE(train_step(run).has_value());
+    EXPECT_EQ(seen.calls, 0);
+  });
+}
+
+}  // namespace
+}  // namespace titanium::train
