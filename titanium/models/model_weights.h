@@ -28,7 +28,7 @@ class ModelWeights {
   void check_unexpected(const LanguageModel& model, const std::string& prefix) const;
 
   const checkpoint::WeightsSource& source_;
-  std::map<std::string, HuggingFaceTensor> places_;  // by our name: name and order of rows in the source
+  std::map<std::string, std::vector<HuggingFacePiece>> places_;  // by our name: the tensors of the source
 };
 
 // Whether the name is that of a part of a training state that stands beside the model: optimizer and the like.

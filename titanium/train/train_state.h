@@ -42,7 +42,7 @@ struct ModelPlan {
   std::unique_ptr<models::LanguageModel> model;
   parallel::ParallelDims dims;
   std::optional<PipelinePlan> pipeline;
-  std::vector<nn::BlockSaves> saves;
+  std::vector<size_t> levels;  // of what each block of the whole model keeps
   MemoryPlan memory;
 };
 ModelPlan plan_model(const JobConfig& config, int64_t world_size = 1, int rank = 0);
