@@ -100,8 +100,8 @@ HuggingFaceExport::HuggingFaceExport(const LanguageModel& model, Dtype dtype, fs
 void HuggingFaceExport::plan(const LanguageModel& model, uint64_t shard_bytes) {
   std::vector<HuggingFacePiece> tensors;  // in the order of the parameters
   std::vector<std::string> names;
-  for (const Parameter* parameter : model.parameters()) {
-    auto& pieces = pieces_[parameter->fqn] = hugging_face_of(model).pieces(parameter->fqn, parameter->global_shape);
+  for (const auto& [fqn, shape] : model.stored_tensors()) {
+    auto& pieces = pieces_[fqn] = hugging_face_of(model).pieces(fqn, shape);
     tensors.insert(tensors.end(), pieces.begin(), pieces.end());
     for (const HuggingFacePiece& piece : pieces) names.push_back(piece.name);
   }

@@ -2,17 +2,14 @@
 
 #include <c10/core/GradMode.h>
 
-#include <set>
-
 #include "titanium/base/error.h"
-#include "titanium/base/nearest_name.h"
 #include "titanium/base/progress.h"
+#include "titanium/checkpoint/tensor_names.h"
 #include "titanium/checkpoint/torch_dtype.h"
 
 namespace titanium::models {
 namespace {
 
-constexpr std::string_view kRemedy = "Check model.flavor against the source of the weights.";
 constexpr std::string_view kBelow = "model.";
 
 using Places = std::map<std::string, std::vector<HuggingFacePiece>>;
@@ -20,8 +17,8 @@ using Places = std::map<std::string, std::vector<HuggingFacePiece>>;
 // Where the parameters would be, for each of the ways to name them.
 Places places_by_our_names(const LanguageModel& model, std::string_view prefix) {
   Places places;
-  for (const Parameter* parameter : model.parameters()) {
-    places[parameter->fqn] = {whole_piece(std::string(prefix) + parameter->fqn, parameter->global_shape)};
+  for (const auto& [fqn, shape] : model.stored_tensors()) {
+    places[fqn] = {whole_piece(std::string(prefix) + fqn, shape)};
   }
   return places;
 }
@@ -29,8 +26,8 @@ Places places_by_our_names(const LanguageModel& model, std::string_view prefix) 
 Places places_by_their_names(const LanguageModel& model, const checkpoint::WeightsSource& source) {
   Places places;
   if (model.hugging_face() == nullptr) return places;
-  for (const Parameter* parameter : model.parameters()) {
-    auto& pieces = places[parameter->fqn] = model.hugging_face()->pieces(parameter->fqn, parameter->global_shape);
+  for (const auto& [fqn, shape] : model.stored_tensors()) {
+    auto& pieces = places[fqn] = model.hugging_face()->pieces(fqn, shape);
     for (HuggingFacePiece& piece : pieces) {
       if (!source.contains(piece.name) && source.contains(piece.stand_in)) piece.name = piece.stand_in;
     }
@@ -38,32 +35,20 @@ Places places_by_their_names(const LanguageModel& model, const checkpoint::Weigh
   return places;
 }
 
+// In ascending order.
 std::vector<std::string> names_of(const Places& places) {
   std::vector<std::string> names;
   for (const auto& [fqn, pieces] : places) {
     for (const HuggingFacePiece& piece : pieces) names.push_back(piece.name);
   }
+  std::ranges::sort(names);
   return names;
-}
-
-void check_present(const Places& places, const checkpoint::WeightsSource& source) {
-  std::vector<std::string> missing, there;
-  const std::vector<std::string> names = names_of(places);
-  for (const std::string& name : names) {
-    if (!source.contains(name)) missing.push_back(name);
-  }
-  if (missing.empty()) return;
-  for (const auto& [name, tensor] : source.tensors()) there.push_back(name);
-  const auto near = nearest_name(missing.front(), there);
-  throw Error(fmt::format("{} lacks {} of the model's {} tensors, such as \"{}\"{}. {}", source.path(), missing.size(),
-                          names.size(), missing.front(), near ? fmt::format(" (the nearest is \"{}\")", *near) : "",
-                          kRemedy));
 }
 
 void check_tensor(const HuggingFacePiece& piece, const checkpoint::WeightsSource& source) {
   const checkpoint::SourceTensor& tensor = source.tensor(piece.name);
   TI_CHECK(tensor.shape == piece.shape(), "{}: {} is [{}], but [{}] in the model. {}", source.path(), piece.name,
-           fmt::join(tensor.shape, ", "), fmt::join(piece.shape(), ", "), kRemedy);
+           fmt::join(tensor.shape, ", "), fmt::join(piece.shape(), ", "), checkpoint::kOtherModel);
   TI_CHECK(c10::isFloatingType(tensor.dtype),
            "{}: {} has dtype {}, but a weight has floating-point numbers. Convert it to one of float32, bfloat16 and "
            "float16.",
@@ -87,30 +72,27 @@ ModelWeights::ModelWeights(const LanguageModel& model, const checkpoint::Weights
         std::ranges::count_if(names_of(places), [&](const std::string& name) { return source.contains(name); });
     if (found > most) places_ = std::move(places), most = found;
   }
-  check_present(places_, source);
+  check_names(model);
   for (const auto& [fqn, pieces] : places_) {
     for (const HuggingFacePiece& piece : pieces) check_tensor(piece, source);
   }
-  const auto& [fqn, pieces] = *places_.begin();
-  const bool below = pieces.front().name == std::string(kBelow) + fqn;
-  check_unexpected(model, below ? std::string(kBelow) : "");
 }
 
-void ModelWeights::check_unexpected(const LanguageModel& model, const std::string& prefix) const {
-  const std::vector<std::string> names = names_of(places_);
-  const std::set<std::string> known(names.begin(), names.end());
+void ModelWeights::check_names(const LanguageModel& model) const {
+  const std::vector<std::string> wanted = names_of(places_);
+  const auto& [first, pieces] = *places_.begin();
+  // Below a prefix is the model, beside it may be anything.
+  const std::string_view prefix = pieces.front().name == std::string(kBelow) + first ? kBelow : "";
   const auto is_redundant = [&](const std::string& name) {
     return model.hugging_face() != nullptr && model.hugging_face()->is_redundant(name);
   };
-  std::vector<std::string> unexpected;
+  std::vector<std::string> present;
   for (const auto& [name, tensor] : source_.tensors()) {
-    if (known.contains(name) || is_training_state(name)) continue;
-    // Below a prefix is the model, beside it may be anything.
-    if (!name.starts_with(prefix) || is_redundant(name.substr(prefix.size()))) continue;
-    unexpected.push_back(name);
+    const bool of_model = !is_training_state(name) && name.starts_with(prefix);
+    const bool is_wanted = std::ranges::binary_search(wanted, name);
+    if (is_wanted || (of_model && !is_redundant(name.substr(prefix.size())))) present.push_back(name);
   }
-  TI_CHECK(unexpected.empty(), "{} has {} tensors that the model does not have, such as \"{}\". {}", source_.path(),
-           unexpected.size(), unexpected.front(), kRemedy);
+  checkpoint::check_tensor_names(source_.path(), wanted, present);
 }
 
 Dtype ModelWeights::dtype(const std::string& fqn) const { return source_.tensor(places_.at(fqn).front().name).dtype; }
@@ -132,6 +114,9 @@ void load_weights(LanguageModel& model, const checkpoint::WeightsSource& source)
     weights.read(parameters[i]->fqn, parameters[i]->shard, parameters[i]->value.detach());
     parameters[i]->value_changed();
     progress.update(static_cast<int64_t>(i) + 1);
+  }
+  for (const nn::Buffer* buffer : model.persistent_buffers()) {
+    weights.read(buffer->fqn, {.offset = Shape(buffer->shape.size(), 0), .shape = buffer->shape}, buffer->value);
   }
 }
 
