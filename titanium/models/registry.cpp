@@ -7,6 +7,7 @@
 #include "titanium/base/nearest_name.h"
 #include "titanium/models/llama3/spec.h"
 #include "titanium/models/model_weights.h"
+#include "titanium/models/qwen3/spec.h"
 
 namespace titanium::models {
 namespace {
@@ -15,6 +16,7 @@ const std::vector<ModelSpec>& models() {
   static const std::vector<ModelSpec> all = {
       llama3::llama2_spec(),
       llama3::llama3_spec(),
+      qwen3::spec(),
   };
   return all;
 }
