@@ -1,6 +1,6 @@
-"""Checks of the source tree that are tests: layers, sizes, headers, format, linkage.
+"""Checks of the source tree that are tests: layers, sizes, headers, models, format, linkage.
 
-    python tools/check_structure.py layers|sizes|headers|format
+    python tools/check_structure.py layers|sizes|headers|models|format
     python tools/check_structure.py linkage build/titanium
 """
 
@@ -20,6 +20,10 @@ FORBIDDEN_NAMES = re.compile(r"(^|_)(utils?|helpers?|misc|manager|v2|fast|new)(_
 # What the program may need at run time besides the torch wheel: the C and C++ runtimes that every machine has.
 SYSTEM_LIBRARIES = re.compile(r"^(ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|gomp|asan|ubsan))\.so(\.\d+)*$")
 WHEEL_LIBRARIES = re.compile(r"^lib(c10|c10_cuda|torch|torch_cpu|torch_cuda|cudart|cublas|cublasLt|cudnn|nccl)\.so(\.\d+)*$")
+
+
+# Files outside of models/ that name one: the default of an option, and a file format of one family.
+NAMES_MODELS = {"titanium/config/job_config.h", "titanium/checkpoint/meta_shards.cpp"}
 
 
 def sources(*folders):
@@ -137,6 +141,20 @@ def check_headers():
                 yield f"{relative(path)}:{number}: kernels do not see torch ({name})"
         if path.suffix in (".h", ".cuh") and "#pragma once" not in path.read_text():
             yield f"{relative(path)}: no #pragma once"
+
+
+def check_models():
+    """Other layers know models by their specification: no name of a family or of a model's children outside of models/."""
+    families = sorted(path.parent.name for path in (ROOT / "titanium" / "models").glob("*/spec.h"))
+    names = re.compile(rf'"({"|".join(families)}|tok_embeddings[^"]*|layers\.[^"]*)"')
+    for path in sources("titanium"):
+        parts = relative(path).parts
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found = names.search(line.split("//")[0])
+            if not found or str(relative(path)) in NAMES_MODELS or parts[1:3] == ("models", "decoder"):
+                continue
+            if parts[1] != "models" or (found.group(1) in families and parts[2] != found.group(1)):
+                yield f"{relative(path)}:{number}: {found.group(0)} is a name that only a model's own folder has"
 
 
 def check_format():

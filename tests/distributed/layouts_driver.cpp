@@ -53,7 +53,7 @@ class ShardFile {
       metadata_[name] = fmt::format("{}", fmt::join(parameter->shard.offset, ","));
     }
   }
-  void add_moments(const optim::Adam& optimizer) {
+  void add_moments(const optim::Optimizer& optimizer) {
     for (const optim::StateTensor& part : optimizer.state()) {
       if (part.name == "step") continue;
       const std::string name = fmt::format("final.{}.{}", part.parameter->fqn, part.name);

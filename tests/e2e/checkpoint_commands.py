@@ -90,8 +90,8 @@ class Eval(Commands):
             self.succeeds("convert", self.model, self.folder / to, "--to", to)
             self.assertEqual(self.succeeds(*command[:2], self.folder / to, *command[3:],
                                            f"--model.hf_assets_path={self.model}"), expected)
-        self.refused("Check model.flavor against the source of the weights", *command[:2], self.folder / "dcp", *command[3:],
-                     code=1)
+        self.refused("Check model.name and model.flavor against the source of the weights", *command[:2],
+                     self.folder / "dcp", *command[3:], code=1)
 
     def test_what_holds_no_weights_is_refused(self):
         empty = self.folder / "empty"

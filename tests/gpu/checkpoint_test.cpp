@@ -47,7 +47,7 @@ class GpuCheckpoint : public test::GpuTest {
     TrainState run = build_train_state(config, gpu_);
     std::latch updates(2);
     Checkpointer checkpointer(run, [&] { updates.wait(); });
-    const auto step = [&] { train_step(run, {}, [&] { checkpointer.hold_updates(); }); };
+    const auto step = [&] { train_step(run); };
     step();
     step();
     checkpointer.after_step({.asked = true});

@@ -27,11 +27,11 @@ class KernelRope : public test::KernelTest {
     const Tensor angles = test::random_tensor({size.seq_len, size.head_dim / 2}) * 3;
     return at::polar(at::full({size.seq_len, size.head_dim / 2}, 1.0), angles).to(gpu_);
   }
-  void rotate(const Tensor& q, const Tensor& k, int64_t stride, const Tensor& table, const Case& size,
-              bool inverse) const {
-    launch(rope,
-           RopeArgs{element_type(q), q.data_ptr(), k.data_ptr(), stride, stride, size.q_heads, size.k_heads,
-                    size.head_dim, static_cast<const float*>(table.data_ptr()), size.tokens, size.seq_len, inverse});
+  void rotate(const Tensor& q, const Tensor& k, int64_t stride, const Tensor& table, const Case& size, bool inverse,
+              bool halves = false) const {
+    launch(rope, RopeArgs{element_type(q), q.data_ptr(), k.data_ptr(), stride, stride, size.q_heads, size.k_heads,
+                          size.head_dim, static_cast<const float*>(table.data_ptr()), size.tokens, size.seq_len,
+                          inverse, halves});
   }
 };
 
@@ -57,6 +57,25 @@ TEST_F(KernelRope, RotatesQueriesAndKeysOfAFusedBufferAndNothingElse) {
       EXPECT_ROUNDED(qkv.narrow(1, 0, rotated), reference(before.narrow(1, 0, rotated), rotations, size),
                      test::tolerance(at::kFloat));
       EXPECT_TRUE(at::equal(qkv.narrow(1, rotated, size.k_heads), before.narrow(1, rotated, size.k_heads)));
+    }
+  }
+}
+
+TEST_F(KernelRope, PairsMayBeTheHalvesOfAHead) {
+  // Element i and element i + head_dim / 2 become neighbours, and back.
+  const auto as_pairs = [](const Tensor& x) { return x.unflatten(2, {2, -1}).transpose(2, 3).flatten(2).contiguous(); };
+  const auto as_halves = [](const Tensor& x) {
+    return x.unflatten(2, {-1, 2}).transpose(2, 3).flatten(2).contiguous();
+  };
+  for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
+    for (const Case& size : kCases) {
+      SCOPED_TRACE(testing::Message() << dtype << ", " << size.q_heads << "+" << size.k_heads << " x "
+                                      << size.head_dim);
+      const int64_t heads = size.q_heads + size.k_heads;
+      const Tensor qk = random({size.tokens, heads, size.head_dim}, dtype, size.shift), before = qk.clone();
+      const Tensor rotations = table(size);
+      rotate(qk, qk.narrow(1, size.q_heads, size.k_heads), heads * size.head_dim, rotations, size, false, true);
+      EXPECT_ROUNDED(qk, as_halves(reference(as_pairs(before), rotations, size)), test::tolerance(at::kFloat));
     }
   }
 }

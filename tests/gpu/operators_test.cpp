@@ -164,14 +164,21 @@ TEST_F(GpuOperators, RmsNormTakesStridedRowsAndGivesTheSameBitsFromRstd) {
   });
 }
 
-void check_norm_qkv_rope(Device gpu, int64_t dim, int64_t head_dim, const Kind& kind) {
+void check_norm_qkv_rope(Device gpu, int64_t dim, int64_t head_dim, const Kind& kind, bool with_head_norms = false) {
   const int64_t seq_len = 32, heads = 4, kv_heads = 2;
   Pair norm({dim}, gpu, 1, kind), wq({heads * head_dim, dim}, gpu, 0.1, kind),
-      wk({kv_heads * head_dim, dim}, gpu, 0.1, kind), wv({kv_heads * head_dim, dim}, gpu, 0.1, kind);
+      wk({kv_heads * head_dim, dim}, gpu, 0.1, kind), wv({kv_heads * head_dim, dim}, gpu, 0.1, kind),
+      q_norm({head_dim}, gpu, 1, kind), k_norm({head_dim}, gpu, 1, kind);
   const Leaves x({2 * seq_len, dim}, gpu, kind);
   const Tensor table = rope_table(head_dim, seq_len, 500000, RopeScaling{}, at::kCPU);
-  const Qkv on_cpu = norm_qkv_rope(x.cpu, {norm.cpu, kEps, wq.cpu, wk.cpu, wv.cpu, head_dim, table});
-  const Qkv on_gpu = norm_qkv_rope(x.gpu, {norm.gpu, kEps, wq.gpu, wk.gpu, wv.gpu, head_dim, table.to(gpu)});
+  NormQkvRopeArgs cpu_args{norm.cpu, kEps, wq.cpu, wk.cpu, wv.cpu, head_dim, table};
+  NormQkvRopeArgs gpu_args{norm.gpu, kEps, wq.gpu, wk.gpu, wv.gpu, head_dim, table.to(gpu)};
+  if (with_head_norms) {
+    cpu_args.pairs = gpu_args.pairs = RopePairs::kHalves;
+    cpu_args.head_norms.emplace(HeadNorms{q_norm.cpu, k_norm.cpu, kEps});
+    gpu_args.head_norms.emplace(HeadNorms{q_norm.gpu, k_norm.gpu, kEps});
+  }
+  const Qkv on_cpu = norm_qkv_rope(x.cpu, cpu_args), on_gpu = norm_qkv_rope(x.gpu, gpu_args);
   EXPECT_CLOSE(on_gpu.q_BSHE, on_cpu.q_BSHE, kind.limit());
   EXPECT_CLOSE(on_gpu.k_BSKE, on_cpu.k_BSKE, kind.limit());
   const auto joined = [&](const Qkv& qkv) {
@@ -181,6 +188,15 @@ void check_norm_qkv_rope(Device gpu, int64_t dim, int64_t head_dim, const Kind& 
   backward_both(joined(on_cpu), joined(on_gpu), kind);
   x.expect_close_grads();
   for (const Pair* pair : {&norm, &wq, &wk, &wv}) pair->expect_close_grads();
+  if (!with_head_norms) return;
+  for (const Pair* pair : {&q_norm, &k_norm}) pair->expect_close_grads();
+}
+
+TEST_F(GpuOperators, NormQkvRopeWithNormsOfHeadsMatchesTheCpu) {
+  for_all_kinds([&](const Kind& kind) {
+    check_norm_qkv_rope(gpu_, 256, 128, kind, /*with_head_norms=*/true);
+    check_norm_qkv_rope(gpu_, 130, 30, kind, /*with_head_norms=*/true);
+  });
 }
 
 TEST_F(GpuOperators, NormQkvRopeMatchesTheCpu) {

@@ -48,7 +48,9 @@ json answer(std::istringstream& words) {
   if (command == "split") {
     int64_t stages = 0, layers = 0, input = 0, output = 0;
     words >> stages >> layers >> input >> output;
-    return split_evenly(stages, layers, input, output);
+    ModelChildren children{.before = {"tok_embeddings"}, .blocks = {}, .after = {"norm", "output"}};
+    for (int64_t i = 0; i < layers; ++i) children.blocks.push_back(fmt::format("layers.{}", i));
+    return split_evenly(stages, children, input, output);
   }
   Shape shape;
   words >> name >> shape.ranks >> shape.stages_per_rank >> shape.micro_batches;

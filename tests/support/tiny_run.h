@@ -34,11 +34,18 @@ inline models::llama3::Args tiny_args(bool tied) {
   return args;
 }
 
-// This rank's run. `world` outlives it.
-inline train::TrainState build_run(const JobConfig& config, const models::llama3::Args& args, comm::World& world) {
-  auto plan = train::plan_model(config, world.size(), world.rank(), std::make_unique<models::llama3::Llama3>(args));
+using ModelMaker = std::function<std::unique_ptr<models::LanguageModel>()>;
+
+// This rank's run of any model. `world` outlives it.
+inline train::TrainState build_run(const JobConfig& config, std::unique_ptr<models::LanguageModel> model,
+                                   comm::World& world) {
+  auto plan = train::plan_model(config, world.size(), world.rank(), std::move(model));
   return train::build_train_state(config, at::kCPU, std::shared_ptr<comm::World>(&world, [](comm::World*) {}),
                                   std::move(plan));
+}
+
+inline train::TrainState build_run(const JobConfig& config, const models::llama3::Args& args, comm::World& world) {
+  return build_run(config, std::make_unique<models::llama3::Llama3>(args), world);
 }
 
 struct Layout {

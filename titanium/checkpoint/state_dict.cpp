@@ -1,9 +1,9 @@
 #include "titanium/checkpoint/state_dict.h"
 
 #include <array>
-#include <set>
 
 #include "titanium/base/error.h"
+#include "titanium/checkpoint/tensor_names.h"
 #include "titanium/parallel/tensor_parallel.h"
 
 namespace titanium::checkpoint {
@@ -27,25 +27,16 @@ std::string model_prefix(const DcpReader& reader, std::span<const nn::StoredTens
 }
 
 void check_names(const DcpReader& reader, std::span<const nn::StoredTensor> stored, const std::string& prefix) {
-  std::set<std::string> wanted;
-  std::vector<std::string> missing;
-  for (const nn::StoredTensor& tensor : stored) {
-    wanted.insert(prefix + tensor.fqn);
-    if (!reader.contains(prefix + tensor.fqn)) missing.push_back(tensor.fqn);
-  }
-  TI_CHECK(missing.empty(),
-           "{} has {} of the model's {} tensors; {} is missing. Check model.name and model.flavor against the "
-           "checkpoint.",
-           reader.folder().string(), stored.size() - missing.size(), stored.size(), missing.front());
+  std::vector<std::string> wanted, present;
+  for (const nn::StoredTensor& tensor : stored) wanted.push_back(prefix + tensor.fqn);
   for (const auto& [name, entry] : reader.metadata().entries) {
     const auto path = reader.metadata().paths.find(name);
     const bool outside = path != reader.metadata().paths.end() && path->second.size() > 1;
     const bool of_model =
         std::holds_alternative<DcpTensor>(entry) && (prefix.empty() ? !outside : name.starts_with(prefix));
-    TI_CHECK(!of_model || wanted.contains(name),
-             "{} has \"{}\", which the model does not have. Check model.name and model.flavor against the checkpoint.",
-             reader.folder().string(), name);
+    if (of_model) present.push_back(name);
   }
+  check_tensor_names(reader.folder().string(), wanted, present);
 }
 
 // This rank's share of a tensor that is cut like its parameter.

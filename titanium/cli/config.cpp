@@ -10,6 +10,7 @@
 #include "titanium/config/availability.h"
 #include "titanium/config/dump.h"
 #include "titanium/config/load_config.h"
+#include "titanium/models/registry.h"
 
 namespace titanium::cli {
 namespace {
@@ -50,6 +51,7 @@ int check(Arguments args) {
   options.insert(options.end(), args.begin() + 1, args.end());
   const config::LoadedConfig loaded = config::load_config(options);
   print_hints(loaded);
+  models::find_model(loaded.config.model.name);
   for (const std::string& sentence : config::unavailable_options(loaded)) fmt::print("{}\n", sentence);
   fmt::print("{} is valid.\n", args[0]);
   return 0;

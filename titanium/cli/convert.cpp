@@ -50,7 +50,8 @@ std::unique_ptr<models::LanguageModel> build_model(const Options& options, const
                     options.source));
   }
   JobConfig config;
-  config.model.name = options.model_name;
+  const auto described = models::name_of_model_in(assets);
+  config.model.name = !options.model_name.empty() ? options.model_name : described.value_or(config.model.name);
   config.model.flavor = options.model_flavor.empty() ? "auto" : options.model_flavor;
   config.model.hf_assets_path = assets.string();
   return models::build_model(config, std::nullopt);
@@ -69,7 +70,7 @@ void convert(const Options& options) {
 }  // namespace
 
 int run_convert(Arguments args) {
-  Options options{.model_name = "llama3"};
+  Options options;
   CLI::App app(
       "Writes the weights of SRC in another format to DST. SRC is a distributed checkpoint (DCP), a folder or file of\n"
       "Hugging Face weights, a file of torch.save, or a folder of Meta's Llama (consolidated.NN.pth, params.json).\n"
@@ -81,7 +82,8 @@ int run_convert(Arguments args) {
   app.add_option("DST", options.target, "Folder (dcp, hf) or file (torch) to write; it appears when it is complete")
       ->required();
   app.add_option("--to", options.to, "dcp, hf or torch")->required()->check(CLI::IsMember(kFormats));
-  app.add_option("--model.name,--model_name", options.model_name, "Model")->capture_default_str();
+  app.add_option("--model.name,--model_name", options.model_name,
+                 "Model family; without it the one of config.json, else that of the default configuration");
   app.add_option("--model.flavor,--model_flavor", options.model_flavor, "Its size");
   app.add_option("--export-dtype,--export_dtype", options.export_dtype,
                  "float32, bfloat16 or float16 for the weights; without it as they are");

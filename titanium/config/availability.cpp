@@ -33,8 +33,6 @@ constexpr Missing kMissing[] = {
     {"profiling.enable_memory_snapshot"},
     {"metrics.enable_wandb"},
     {"metrics.save_for_all_ranks", with_tensorboard},
-    {"model.name", [](const JobConfig& c) { return c.model.name != "llama3" && c.model.name != "llama2"; },
-     "only llama2 and llama3 are available yet"},
     {"model.converters",
      [](const JobConfig& c) {
        return std::ranges::any_of(c.model.converters,

@@ -55,8 +55,7 @@ void declare_metrics(Schema& schema) {
 
 void declare_model(Schema& schema) {
   Section<Model> model(schema, "model", "What is trained.", &JobConfig::model);
-  model.option("name", &Model::name, "Model family.")
-      .one_of({"llama2", "llama3", "llama3_ft", "llama4", "deepseek_v3", "qwen3", "gpt_oss", "flux"});
+  model.option("name", &Model::name, "Model family, of those in docs/models.md.");
   model.option("flavor", &Model::flavor, "Size within the family.");
   model.option("hf_assets_path", &Model::hf_assets_path,
                "Folder in Hugging Face layout: tokenizer and, where wanted, config.json and safetensors weights.");

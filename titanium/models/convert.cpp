@@ -68,9 +68,8 @@ Dtype common_dtype(const LanguageModel& model, const ModelWeights& weights) {
 Output output_of_model(const LanguageModel& model, std::shared_ptr<const ModelWeights> weights,
                        std::optional<Dtype> dtype) {
   Output output;
-  for (const Parameter* parameter : model.parameters()) {
-    output.tensors.push_back(
-        {parameter->fqn, {parameter->fqn}, dtype.value_or(weights->dtype(parameter->fqn)), parameter->global_shape});
+  for (const auto& [fqn, shape] : model.stored_tensors()) {
+    output.tensors.push_back({fqn, {fqn}, dtype.value_or(weights->dtype(fqn)), shape});
   }
   output.read = [weights](const std::string& name, const Box& box, const Tensor& destination) {
     weights->read(name, box, destination);

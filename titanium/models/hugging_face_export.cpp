@@ -93,20 +93,23 @@ std::map<std::string, std::string> files_of_index(const fs::path& assets, const 
 }  // namespace
 
 HuggingFaceExport::HuggingFaceExport(const LanguageModel& model, Dtype dtype, fs::path assets, uint64_t shard_bytes)
-    : dtype_(dtype), assets_(std::move(assets)), config_(model.hugging_face_config(dtype)) {
+    : dtype_(dtype), assets_(std::move(assets)), config_(hugging_face_of(model).config_json(dtype)) {
   plan(model, shard_bytes);
 }
 
 void HuggingFaceExport::plan(const LanguageModel& model, uint64_t shard_bytes) {
-  const std::vector<Parameter*> parameters = model.parameters();
+  std::vector<HuggingFacePiece> tensors;  // in the order of the parameters
   std::vector<std::string> names;
-  for (const Parameter* parameter : parameters) names.push_back(model.hugging_face_tensor(parameter->fqn).name);
+  for (const auto& [fqn, shape] : model.stored_tensors()) {
+    auto& pieces = pieces_[fqn] = hugging_face_of(model).pieces(fqn, shape);
+    tensors.insert(tensors.end(), pieces.begin(), pieces.end());
+    for (const HuggingFacePiece& piece : pieces) names.push_back(piece.name);
+  }
   const auto given = files_of_index(assets_, names);
   std::map<std::string, size_t> numbers;
   uint64_t size = 0;
-  for (const Parameter* parameter : parameters) {
-    const HuggingFaceTensor tensor = model.hugging_face_tensor(parameter->fqn);
-    const uint64_t bytes = static_cast<uint64_t>(volume(parameter->global_shape)) * c10::elementSize(dtype_);
+  for (const HuggingFacePiece& tensor : tensors) {
+    const uint64_t bytes = static_cast<uint64_t>(volume(tensor.shape())) * c10::elementSize(dtype_);
     if (given.empty()) {
       if (files_.empty() || size + bytes > shard_bytes) files_.emplace_back(), size = 0;
       size += bytes;
@@ -116,8 +119,8 @@ void HuggingFaceExport::plan(const LanguageModel& model, uint64_t shard_bytes) {
     const size_t number = given.empty() ? files_.size() - 1 : numbers.at(given.at(tensor.name));
     auto& entries = files_[number].header.entries;
     const uint64_t begin = entries.empty() ? 0 : entries.back().end;
-    entries.push_back({tensor.name, dtype_, parameter->global_shape, begin, begin + bytes});
-    places_[parameter->fqn] = {number, begin, parameter->global_shape, tensor};
+    entries.push_back({tensor.name, dtype_, tensor.shape(), begin, begin + bytes});
+    places_[tensor.name] = {number, begin};
   }
   for (size_t i = 0; i < files_.size(); ++i) {
     File& file = files_[i];
@@ -126,7 +129,7 @@ void HuggingFaceExport::plan(const LanguageModel& model, uint64_t shard_bytes) {
     file.header.data_offset = checkpoint::format_safetensors_header(file.header).size();
   }
   if (files_.size() == 1) files_.front().name = kSingleFile;
-  for (auto& [fqn, place] : places_) place.begin += files_[place.file].header.data_offset;
+  for (auto& [name, place] : places_) place.begin += files_[place.file].header.data_offset;
 }
 
 std::string HuggingFaceExport::index_json() const {
@@ -156,25 +159,23 @@ void HuggingFaceExport::create_files(const fs::path& folder) const {
 
 void HuggingFaceExport::write(const fs::path& folder, const std::string& fqn, const Box& box,
                               const Tensor& part) const {
-  const Place& place = places_.at(fqn);
-  TI_ASSERT(checkpoint::lies_inside(box, place.shape) && part.sizes() == at::IntArrayRef(box.shape),
-            "{}: box {} is not that of the tensor", fqn, checkpoint::to_string(box));
   if (part.numel() == 0) return;
   const c10::NoGradGuard no_grad;
-  const OutputFile file(folder / files_[place.file].name, O_WRONLY);
-  const int64_t row_bytes = part.numel() / part.size(0) * static_cast<int64_t>(c10::elementSize(dtype_));
-  const int64_t rows_at_a_time = std::max<int64_t>(kBlockBytes / row_bytes, 1);
-  for (const RowRun& run : row_runs(place.tensor, box.offset[0], box.shape[0])) {
-    for (int64_t row = 0; row < run.count; row += rows_at_a_time) {
-      const int64_t count = std::min(rows_at_a_time, run.count - row);
-      const int64_t first = run.ours - box.offset[0] + row * run.step;
-      Box theirs = box;
-      theirs.offset[0] = run.theirs + row;
-      theirs.shape[0] = count;
-      const Tensor rows = part.slice(0, first, first + (count - 1) * run.step + 1, run.step);
-      write_box(file, place.begin, place.shape, theirs, rows.to(dtype_).cpu().contiguous());
+  std::map<size_t, OutputFile> open;
+  const auto write_run = [&](const HuggingFacePiece& piece, const Box& theirs, const Tensor& view) {
+    const Place& place = places_.at(piece.name);
+    const OutputFile& file = open.try_emplace(place.file, folder / files_[place.file].name, O_WRONLY).first->second;
+    const int64_t row_bytes = view.numel() / view.size(0) * static_cast<int64_t>(c10::elementSize(dtype_));
+    const int64_t rows_at_a_time = std::max<int64_t>(kBlockBytes / row_bytes, 1);
+    for (int64_t row = 0; row < view.size(0); row += rows_at_a_time) {
+      Box rows = theirs;
+      rows.offset[0] += row;
+      rows.shape[0] = std::min(rows_at_a_time, view.size(0) - row);
+      const Tensor bytes = view.narrow(0, row, rows.shape[0]).to(dtype_).cpu().contiguous();
+      write_box(file, place.begin, piece.shape(), rows, bytes);
     }
-  }
+  };
+  for_each_run(pieces_.at(fqn), box, part, write_run);
 }
 
 void HuggingFaceExport::finish(const fs::path& folder) const {

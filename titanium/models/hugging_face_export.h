@@ -53,8 +53,6 @@ class HuggingFaceExport {
   struct Place {
     size_t file = 0;
     uint64_t begin = 0;  // in the file
-    Shape shape;
-    HuggingFaceTensor tensor;
   };
   void plan(const LanguageModel& model, uint64_t shard_bytes);
   std::string index_json() const;
@@ -63,7 +61,8 @@ class HuggingFaceExport {
   std::filesystem::path assets_;
   std::string config_;
   std::vector<File> files_;
-  std::map<std::string, Place> places_;  // by our name
+  std::map<std::string, std::vector<HuggingFacePiece>> pieces_;  // by our name
+  std::map<std::string, Place> places_;                          // by theirs
 };
 
 }  // namespace titanium::models

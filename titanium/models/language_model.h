@@ -1,30 +1,21 @@
-// What the trainer, the evaluation and the generation need of a language model.
+// What the train step and the layouts need of a language model. What else a model can do, it gives as further
+// interfaces: decoding, its Hugging Face adapter, its costs. models/decoder/ implements all of it for decoder-only
+// transformers.
 #pragma once
 
-#include "titanium/models/hugging_face_tensor.h"
-#include "titanium/nn/block_saves.h"
-#include "titanium/nn/kv_cache.h"
-#include "titanium/nn/module.h"
+#include "titanium/models/decoding.h"
+#include "titanium/models/hugging_face_adapter.h"
+#include "titanium/models/model_costs.h"
+#include "titanium/models/token_batch.h"
+#include "titanium/nn/block.h"
 #include "titanium/nn/unit.h"
-#include "titanium/ops/attention.h"
 #include "titanium/ops/context_exchange.h"
 #include "titanium/ops/row_exchange.h"
 #include "titanium/parallel/mesh.h"
 #include "titanium/parallel/tensor_parallel.h"
+#include "titanium/schedule/stage_split.h"
 
 namespace titanium::models {
-
-// Token ids [B, S] on the model's device, with the documents in them if the model's attention stays inside documents.
-// With context parallelism S is this rank's share of the sequence.
-struct TokenBatch {
-  Tensor tokens_BS;
-  ops::DocumentsPtr documents;
-};
-
-struct ModelSize {
-  int64_t parameters = 0;
-  double flops_per_token = 0;  // of a training step, as torchtitan counts them
-};
 
 // Note [Parts and stages]
 // A pipeline cuts the model into stages: runs of its children in their order. A rank holds a part of the model, the
@@ -37,6 +28,8 @@ struct ModelStage {
 
 // All of a model with that many blocks.
 ModelStage whole_stage(int64_t blocks);
+// The stage that is made of these children. Throws UsageError if it has some, but not all, of those after the blocks.
+ModelStage stage_of(const schedule::ModelChildren& children, const std::vector<std::string>& names);
 
 class LanguageModel : public nn::Module {
  public:
@@ -45,34 +38,27 @@ class LanguageModel : public nn::Module {
   // Builds tables that are not parameters (rope) on the device of the computation.
   virtual void build_buffers(Device device) = 0;
 
-  // scale * the summed cross-entropy of labels [B, S] (ops::kIgnoreIndex does not count), fp64. See ops::head_loss.
-  virtual Tensor loss(const TokenBatch& batch, const Tensor& labels_BS, double scale) = 0;
   // What one stage makes of this rank's rows of hidden states [t, D], or of the tokens: hidden states, or the loss.
   virtual Tensor run_stage(const ModelStage& stage, const Tensor& x_tD, const TokenBatch& batch,
                            const Tensor& labels_BS, double scale) = 0;
-  virtual int64_t hidden_size() const = 0;
+  // scale * the summed cross-entropy of labels [B, S] (ops::kIgnoreIndex does not count), fp64. See ops::head_loss.
+  Tensor loss(const TokenBatch& batch, const Tensor& labels_BS, double scale) {
+    return run_stage(whole_stage(block_count()), {}, batch, labels_BS, scale);
+  }
   // A model of the same sizes, without storage, that has only the children of these stages.
   virtual std::unique_ptr<LanguageModel> part(const std::vector<ModelStage>& stages) const = 0;
+  std::unique_ptr<LanguageModel> whole() const { return part({whole_stage(block_count())}); }
   // A parameter that the first and the last stage both have; null if they share nothing.
   virtual Parameter* shared_by_ends() = 0;
 
-  // [B, S, V]; on one rank.
-  virtual Tensor logits(const TokenBatch& batch) = 0;
-  // Appends tokens [B, S] to what the cache holds and returns the logits of the last one, [B, V].
-  virtual Tensor decode(const Tensor& tokens_BS, nn::KvCache& cache) = 0;
-  virtual nn::KvCache make_cache(int64_t batch, int64_t max_tokens) const = 0;  // after build_buffers
-
-  // The parameter at Hugging Face.
-  virtual HuggingFaceTensor hugging_face_tensor(const std::string& fqn) const = 0;
-  // config.json of a Hugging Face folder with this model's weights in `dtype`.
-  virtual std::string hugging_face_config(Dtype dtype) const = 0;
-  // Whether a checkpoint of this model may hold a tensor of that name, ours or Hugging Face's, which is no parameter: a
-  // table that is computed anew, or the copy of a tied weight.
-  virtual bool is_redundant(const std::string& name) const = 0;
-
-  // Parallelism is applied from outside, through these.
+  // The children of the whole model, in the order in which it runs.
+  virtual schedule::ModelChildren children() const = 0;
+  virtual int64_t block_count() const = 0;                    // of the whole model
+  virtual nn::Block* block(int64_t block) = 0;                // null: not in this part
+  virtual nn::SaveLevels levels_of(int64_t block) const = 0;  // also of one that is not in this part
   virtual std::vector<nn::Unit*> units() = 0;  // in the order of the forward; every parameter is in one of them
-  virtual const parallel::TensorParallelPlan& tensor_parallel_plan() const = 0;
+
+  virtual parallel::TensorParallelPlan tensor_parallel_plan() const = 0;
   // Throws UsageError if the model cannot be cut into `degree` parts.
   virtual void check_tensor_parallel(int64_t degree) const = 0;
   virtual void set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) = 0;
@@ -84,26 +70,21 @@ class LanguageModel : public nn::Module {
   // the bias that balances experts. Only queues work on the device.
   virtual void before_update(const parallel::Mesh& /*mesh*/) {}
 
-  virtual int64_t block_count() const = 0;  // of the whole model
-  virtual bool has_block(int64_t block) const = 0;
-  virtual void set_block_saves(int64_t block, nn::BlockSaves saves) = 0;
-
-  virtual bool attends_inside_documents() const = 0;
+  virtual int64_t hidden_size() const = 0;
   virtual int64_t vocabulary() const = 0;
   virtual int64_t max_seq_len() const = 0;  // the longest sequence that it takes
-  virtual ModelSize size(int64_t seq_len) const = 0;
-  // Bytes that one block keeps per token from the forward to the backward, in the compute dtype.
-  virtual int64_t saved_bytes_per_token(nn::BlockSaves saves) const = 0;
-  // Bytes that the backward of one block needs per token beside what the block has kept: temporaries, and what is
-  // computed once more.
-  virtual int64_t backward_bytes_per_token(nn::BlockSaves saves) const = 0;
-  // Bytes that the head and its loss need for that many tokens; 0 where there is no head.
-  virtual int64_t head_bytes(int64_t tokens) const = 0;
-  // Elements of the keys and values that one block has per token.
-  virtual int64_t key_value_width() const = 0;
+  virtual bool attends_inside_documents() const = 0;
   virtual std::string description() const = 0;  // the arguments as JSON, for the log
+
+  virtual const ModelCosts& costs() const = 0;
+  virtual Decoding* decoding() { return nullptr; }                            // null: it cannot
+  virtual const HuggingFaceAdapter* hugging_face() const { return nullptr; }  // null: it is not there
 
   Dtype compute_dtype = at::kFloat;
 };
+
+// The interfaces of a model that must have them. Throw UsageError that says what the model cannot do.
+Decoding& decoding_of(LanguageModel& model);
+const HuggingFaceAdapter& hugging_face_of(const LanguageModel& model);
 
 }  // namespace titanium::models

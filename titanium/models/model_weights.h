@@ -11,10 +11,10 @@ namespace titanium::models {
 
 class ModelWeights {
  public:
-  // Finds the model's parameters in the source, which must outlive this. Their names there are ours, ours below
-  // "model.", or Hugging Face's, whose order of rows is then undone. Training state beside the model and what the model
-  // calls redundant is passed over. Throws Error for a parameter that is missing or has another shape or no
-  // floating-point numbers, and for a tensor that the model does not have.
+  // Finds the model's parameters and persistent buffers in the source, which must outlive this. Their names there are
+  // ours, ours below "model.", or Hugging Face's, whose order of rows is then undone. Training state beside the model
+  // and what the model calls redundant is passed over. Throws Error for a parameter that is missing or has another
+  // shape or no floating-point numbers, and for a tensor that the model does not have.
   ModelWeights(const LanguageModel& model, const checkpoint::WeightsSource& source);
 
   // In which the parameter is stored.
@@ -25,16 +25,16 @@ class ModelWeights {
   void read(const std::string& fqn, const Box& box, const Tensor& destination) const;
 
  private:
-  void check_unexpected(const LanguageModel& model, const std::string& prefix) const;
+  void check_names(const LanguageModel& model) const;
 
   const checkpoint::WeightsSource& source_;
-  std::map<std::string, HuggingFaceTensor> places_;  // by our name: name and order of rows in the source
+  std::map<std::string, std::vector<HuggingFacePiece>> places_;  // by our name: the tensors of the source
 };
 
 // Whether the name is that of a part of a training state that stands beside the model: optimizer and the like.
 bool is_training_state(std::string_view name);
 
-// Fills what is stored here of a materialised model's parameters.
+// Fills what is stored here of a materialised model's parameters, and its persistent buffers.
 void load_weights(LanguageModel& model, const checkpoint::WeightsSource& source);
 
 }  // namespace titanium::models

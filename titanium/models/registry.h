@@ -2,21 +2,25 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
-#include <optional>
 
-#include "titanium/config/job_config.h"
-#include "titanium/models/language_model.h"
+#include "titanium/models/model_spec.h"
 
 namespace titanium::models {
 
-// The model of model.name, model.flavor, model.attn_type and model.attn_mask_type, for sequences up to `max_seq_len`;
-// without it for as many positions as the model was made for.
-// No storage is allocated: see Module::materialize. Flavor "auto" takes the sizes from config.json, or Meta's
-// params.json, in model.hf_assets_path. Throws UsageError that lists what exists.
-std::unique_ptr<LanguageModel> build_model(const JobConfig& config, std::optional<int64_t> max_seq_len);
-
 std::vector<std::string> model_names();
+
+// Throws UsageError that lists what exists.
+const ModelSpec& find_model(const std::string& name);
+
+// Builds the model of config.model: see ModelSpec::build. Throws UsageError that lists the flavors that exist.
+std::unique_ptr<LanguageModel> build_model(const JobConfig& config, std::optional<int64_t> max_seq_len);
+// The same for a family that is not in the registry.
+std::unique_ptr<LanguageModel> build_model(const ModelSpec& spec, const JobConfig& config,
+                                           std::optional<int64_t> max_seq_len);
+
+// The name of the model that the folder's config.json describes; nothing if there is none or it is of no model here.
+// Where several families share a model_type, the last in the registry.
+std::optional<std::string> name_of_model_in(const std::filesystem::path& folder);
 
 // Fills what is stored here of a materialised model's parameters from Hugging Face weights, a file or a folder. Throws
 // as ModelWeights does.

@@ -6,11 +6,12 @@
 
 namespace titanium::nn {
 
-KvCache::KvCache(int64_t layers, int64_t batch, int64_t max_tokens, int64_t kv_heads, int64_t head_dim, Dtype dtype,
+KvCache::KvCache(const std::vector<KeyValueShape>& layers, int64_t batch, int64_t max_tokens, Dtype dtype,
                  Device device) {
-  for (int64_t layer = 0; layer < layers; ++layer) {
+  for (const KeyValueShape& layer : layers) {
     for (std::vector<Tensor>* cache : {&keys_, &values_}) {
-      cache->push_back(at::empty({batch, max_tokens, kv_heads, head_dim}, at::TensorOptions(dtype).device(device)));
+      cache->push_back(
+          at::empty({batch, max_tokens, layer.heads, layer.head_dim}, at::TensorOptions(dtype).device(device)));
     }
   }
 }

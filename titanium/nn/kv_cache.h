@@ -7,16 +7,21 @@
 
 namespace titanium::nn {
 
+// What one layer keeps of a token.
+struct KeyValueShape {
+  int64_t heads = 0;
+  int64_t head_dim = 0;
+};
+
 class KvCache {
  public:
-  KvCache(int64_t layers, int64_t batch, int64_t max_tokens, int64_t kv_heads, int64_t head_dim, Dtype dtype,
-          Device device);
+  KvCache(const std::vector<KeyValueShape>& layers, int64_t batch, int64_t max_tokens, Dtype dtype, Device device);
 
   struct View {
     Tensor k_BSKE;
     Tensor v_BSKE;
   };
-  // Writes the keys and values of the new tokens behind the `length()` known ones and returns all of them.
+  // Writes the keys and values of the new tokens after the `length()` known ones and returns all of them.
   View append(int64_t layer, const Tensor& k_BSKE, const Tensor& v_BSKE);
 
   // To be called once all layers have appended.

@@ -1,6 +1,8 @@
-// The first half of an attention layer as one node: normalise, project to queries, keys and values, rotate.
+// The first half of an attention layer as one node: normalise, project to queries, keys and values, normalise each head
+// of queries and keys if the model does so, rotate.
 #pragma once
 
+#include "titanium/ops/rope.h"
 #include "titanium/ops/row_exchange.h"
 #include "titanium/tensor/parameter.h"
 
@@ -13,6 +15,13 @@ struct Qkv {
   Tensor residual_tD;  // x itself, for what adds x again: its gradient then joins that of the norm in one pass
 };
 
+// Norms of the heads of queries and keys before they are rotated; weights [E].
+struct HeadNorms {
+  Parameter& q;
+  Parameter& k;
+  double eps;
+};
+
 struct NormQkvRopeArgs {
   Parameter& norm;
   double eps;
@@ -22,9 +31,12 @@ struct NormQkvRopeArgs {
   int64_t head_dim;
   Tensor rope_table;  // [S, E/2], see rope.h
   RowExchange& exchange = all_rows_here();
+  RopePairs pairs = RopePairs::kAdjacent;
+  std::optional<HeadNorms> head_norms = std::nullopt;
 };
 
 // x is [B*S, D] with S the table's rows. Saves x and the norm's rstd; the normalised x is recomputed in the backward.
+// With norms of heads also saves the queries and keys before these, and their rstd.
 // With the exchange of several ranks x is this rank's rows and the result has all tokens and this rank's heads.
 Qkv norm_qkv_rope(const Tensor& x_tD, const NormQkvRopeArgs& args);
 

@@ -32,7 +32,7 @@ Tensor scaled_frequencies(const Tensor& frequencies, const RopeScaling& scaling)
   return at::where(is_low, stretched, at::where(is_high, frequencies, interpolated));
 }
 
-void rotate_in_place(const Rotated& rotated, const Tensor& table_SE, bool inverse) {
+void rotate_in_place(const Rotated& rotated, const Tensor& table_SE, bool inverse, RopePairs pairs) {
   const Tensor &q_BSHE = rotated.q_BSHE, &k_BSKE = rotated.k_BSKE;
   const int64_t q_heads = q_BSHE.size(2), k_heads = k_BSKE.size(2), head_dim = q_BSHE.size(3);
   launch(kernels::RopeArgs{.type = element_type(q_BSHE),
@@ -47,6 +47,7 @@ void rotate_in_place(const Rotated& rotated, const Tensor& table_SE, bool invers
                            .tokens = q_BSHE.size(0) * q_BSHE.size(1),
                            .seq_len = q_BSHE.size(1),
                            .inverse = inverse,
+                           .halves = pairs == RopePairs::kHalves,
                            .q_amax = float_memory(rotated.q_amax),
                            .k_amax = float_memory(rotated.k_amax)});
 }
@@ -63,21 +64,25 @@ Tensor rope_table(int64_t head_dim, int64_t positions, double theta, const std::
   return at::polar(at::ones_like(angles), angles).to(device);
 }
 
-Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse) {
+Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse, RopePairs pairs) {
   const auto sizes = x_BSHE.sizes();
-  const Tensor pairs =
-      at::view_as_complex(x_BSHE.to(at::kFloat).contiguous().reshape({sizes[0], sizes[1], sizes[2], -1, 2}));
+  const bool halves = pairs == RopePairs::kHalves;
+  const Tensor x = x_BSHE.to(at::kFloat).contiguous();
+  const Tensor parts = halves ? x.reshape({sizes[0], sizes[1], sizes[2], 2, -1}).transpose(3, 4).contiguous()
+                              : x.reshape({sizes[0], sizes[1], sizes[2], -1, 2});
   const Tensor table = (inverse ? table_SE.conj() : table_SE).unsqueeze(1);
-  return at::view_as_real(pairs * table).flatten(3).to(x_BSHE.scalar_type());
+  const Tensor rotated = at::view_as_real(at::view_as_complex(parts) * table);
+  return (halves ? rotated.transpose(3, 4) : rotated).flatten(3).to(x_BSHE.scalar_type());
 }
 
-Rotated rotate(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& table_SE, bool inverse, bool with_amax) {
+Rotated rotate(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& table_SE, bool inverse, bool with_amax,
+               RopePairs pairs) {
   if (!uses_kernels(q_BSHE)) {
-    return {apply_rope(q_BSHE, table_SE, inverse), apply_rope(k_BSKE, table_SE, inverse), {}, {}};
+    return {apply_rope(q_BSHE, table_SE, inverse, pairs), apply_rope(k_BSKE, table_SE, inverse, pairs), {}, {}};
   }
   const auto amax = [&] { return with_amax ? zero_beside(q_BSHE) : Tensor(); };
   const Rotated rotated = {q_BSHE.contiguous(), k_BSKE.contiguous(), amax(), amax()};
-  rotate_in_place(rotated, table_SE.contiguous(), inverse);
+  rotate_in_place(rotated, table_SE.contiguous(), inverse, pairs);
   return rotated;
 }
 

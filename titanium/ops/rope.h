@@ -1,5 +1,5 @@
-// Rotary position embedding on adjacent pairs, as Llama's original code has it: the pair (x[2i], x[2i+1]) is a complex
-// number that is multiplied by exp(i * position * frequency_i).
+// Rotary position embedding: a pair of elements of a head is a complex number that is multiplied by
+// exp(i * position * frequency_i).
 #pragma once
 
 #include <optional>
@@ -7,6 +7,12 @@
 #include "titanium/tensor/tensor.h"
 
 namespace titanium::ops {
+
+// Which elements are pair i of a head of E.
+enum class RopePairs {
+  kAdjacent,  // x[2i] and x[2i+1], as Llama's original code has it
+  kHalves,    // x[i] and x[i + E/2], as Hugging Face has it
+};
 
 // Stretches low frequencies to a longer context (Llama 3.1).
 struct RopeScaling {
@@ -22,7 +28,8 @@ Tensor rope_table(int64_t head_dim, int64_t positions, double theta, const std::
 
 // Rotates x [B, S, H, E] by the table's rows [S, E/2]; `inverse` rotates back (the backward). Computes in
 // fp32; x may have any strides.
-Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse = false);
+Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse = false,
+                  RopePairs pairs = RopePairs::kAdjacent);
 
 // The same for queries [B, S, H, E] and keys [B, S, K, E] that are given up: the results may lie in their memory.
 struct Rotated {
@@ -31,6 +38,6 @@ struct Rotated {
   Tensor q_amax, k_amax;  // their largest magnitudes, fp32, where our kernels find them on the way and they are wanted
 };
 Rotated rotate(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& table_SE, bool inverse = false,
-               bool with_amax = false);
+               bool with_amax = false, RopePairs pairs = RopePairs::kAdjacent);
 
 }  // namespace titanium::ops

@@ -16,12 +16,14 @@ template <typename... Args>
   throw UsageError(fmt::format(format, std::forward<Args>(args)...));
 }
 
-std::vector<std::string> modules_in_order(int64_t layers) {
-  std::vector<std::string> names = {"tok_embeddings"};
-  for (int64_t i = 0; i < layers; ++i) names.push_back(fmt::format("layers.{}", i));
-  names.insert(names.end(), {"norm", "output"});
+std::vector<std::string> in_order(const ModelChildren& children) {
+  std::vector<std::string> names = children.before;
+  names.insert(names.end(), children.blocks.begin(), children.blocks.end());
+  names.insert(names.end(), children.after.begin(), children.after.end());
   return names;
 }
+
+int64_t count(const std::vector<std::string>& names) { return static_cast<int64_t>(names.size()); }
 
 void check_stage_count(const Schedule& schedule, int64_t ranks, int64_t stages, const std::string& origin) {
   if (stages % ranks != 0) {
@@ -36,8 +38,7 @@ void check_stage_count(const Schedule& schedule, int64_t ranks, int64_t stages, 
 }
 
 // Every module once, and stages in the order in which the model runs.
-StageModules check_modules(StageModules stages, int64_t layers) {
-  const std::vector<std::string> names = modules_in_order(layers);
+StageModules check_modules(StageModules stages, const std::vector<std::string>& names) {
   std::map<std::string, size_t> order;
   for (const std::string& name : names) order.emplace(name, order.size());
   constexpr const char* kOption = "parallelism.module_fqns_per_model_part";
@@ -68,27 +69,29 @@ StageModules split_model(const Schedule& schedule, const SplitRequest& request) 
   if (request.modules) {
     check_stage_count(schedule, request.ranks, static_cast<int64_t>(request.modules->size()),
                       "parallelism.module_fqns_per_model_part has");
-    return check_modules(*request.modules, request.layers);
+    return check_modules(*request.modules, in_order(request.children));
   }
-  return split_evenly(count_stages(schedule, request), request.layers, request.input_weight, request.output_weight);
+  return split_evenly(count_stages(schedule, request), request.children, request.input_weight, request.output_weight);
 }
 
 int64_t count_stages(const Schedule& schedule, const SplitRequest& request) {
   if (!request.layers_per_stage) return request.ranks * schedule.default_stages_per_rank;
-  const int64_t size = *request.layers_per_stage;
-  const int64_t effective = request.layers + request.input_weight + request.output_weight;
+  const int64_t size = *request.layers_per_stage, layers = count(request.children.blocks);
+  const int64_t effective = layers + request.input_weight + request.output_weight;
   if (size < 1) refuse("parallelism.pipeline_parallel_layers_per_stage = {} must be at least 1.", size);
   const int64_t stages = (effective + size - 1) / size;
   check_stage_count(schedule, request.ranks, stages,
                     fmt::format("parallelism.pipeline_parallel_layers_per_stage = {} makes of {} layers, counting the "
                                 "embedding as {} and the output as {},",
-                                size, request.layers, request.input_weight, request.output_weight));
+                                size, layers, request.input_weight, request.output_weight));
   return stages;
 }
 
-StageModules split_evenly(int64_t stages, int64_t layers, int64_t input_weight, int64_t output_weight) {
+StageModules split_evenly(int64_t stages, const ModelChildren& children, int64_t input_weight, int64_t output_weight) {
   if (stages < 1) refuse("A pipeline of {} stages is none: there must be at least 1.", stages);
-  if (stages == 1) return {modules_in_order(layers)};
+  const std::vector<std::string> names = in_order(children);
+  if (stages == 1) return {names};
+  const int64_t layers = count(children.blocks);
   const int64_t effective = layers + input_weight + output_weight;
   if (stages > effective) {
     refuse(
@@ -106,15 +109,14 @@ StageModules split_evenly(int64_t stages, int64_t layers, int64_t input_weight, 
   check_weight("pipeline_parallel_first_stage_less_layers", input_weight);
   check_weight("pipeline_parallel_last_stage_less_layers", output_weight);
 
-  const std::vector<std::string> names = modules_in_order(layers);
   StageModules modules;
   auto next = names.begin();
   for (int64_t stage = 0; stage < stages; ++stage) {
-    int64_t count = least + (stage < effective % stages);
-    if (stage == 0) count += 1 - input_weight;            // the embedding is one module
-    if (stage == stages - 1) count += 2 - output_weight;  // norm and output are two
-    modules.emplace_back(next, next + count);
-    next += count;
+    int64_t size = least + (stage < effective % stages);
+    if (stage == 0) size += count(children.before) - input_weight;
+    if (stage == stages - 1) size += count(children.after) - output_weight;
+    modules.emplace_back(next, next + size);
+    next += size;
   }
   return modules;
 }

@@ -11,13 +11,19 @@
 
 namespace titanium::schedule {
 
-// Names of the children of a model by stage: "tok_embeddings", "layers.<i>", "norm", "output".
+// Names of the children of a model by stage.
 using StageModules = std::vector<std::vector<std::string>>;
+
+// Names of the children of a model in the order in which it runs: those before its blocks (the embedding), its blocks,
+// those after (norm and head).
+struct ModelChildren {
+  std::vector<std::string> before, blocks, after;
+};
 
 struct SplitRequest {
   int64_t ranks = 1;
-  int64_t layers = 1;
-  // How many layers the embedding, and norm and output, count for.
+  ModelChildren children;
+  // How many layers the children before the blocks, and those after, count for.
   int64_t input_weight = 1;
   int64_t output_weight = 1;
   std::optional<int64_t> layers_per_stage;
@@ -32,7 +38,7 @@ int64_t count_stages(const Schedule& schedule, const SplitRequest& request);
 
 // The even split: layers + both weights are dealt to the stages, the first ones take what is left over; then the
 // weights are taken off the first and last stage again.
-StageModules split_evenly(int64_t stages, int64_t layers, int64_t input_weight, int64_t output_weight);
+StageModules split_evenly(int64_t stages, const ModelChildren& children, int64_t input_weight, int64_t output_weight);
 
 // How many micro-batches a rank's batch gives. Throws UsageError if it does not divide.
 int64_t count_micro_batches(int64_t local_batch_size, int64_t micro_batch_size);

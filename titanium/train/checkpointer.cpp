@@ -157,7 +157,7 @@ void Checkpointer::save_model(int64_t step) {
 
 void Checkpointer::save_hugging_face() {
   const Dtype dtype = export_dtype().value_or(parse_dtype(run_.config.training.dtype));
-  const auto whole = run_.model->part({models::whole_stage(run_.model->block_count())});
+  const auto whole = run_.model->whole();
   const models::HuggingFaceExport out(*whole, dtype, run_.config.model.hf_assets_path);
   StateDict state;
   add_model(state, *run_.model, shares_of(run_));

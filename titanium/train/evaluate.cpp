@@ -32,7 +32,7 @@ Evaluation evaluate(models::LanguageModel& model, const std::vector<std::vector<
       const std::span piece = std::span(tokens).subspan(first, std::min<size_t>(max_seq_len, tokens.size() - first));
       const auto length = static_cast<int64_t>(piece.size());
       const Tensor tokens_BS = tokens_to_device(piece, length, device);
-      const Tensor logits_SV = model.logits({tokens_BS, nullptr})[0].to(at::kFloat);
+      const Tensor logits_SV = models::decoding_of(model).logits({tokens_BS, nullptr})[0].to(at::kFloat);
       if (on_logits) pieces.push_back(logits_SV.cpu());
       if (length < 2) continue;
       const Tensor losses = at::cross_entropy_loss(logits_SV.narrow(0, 0, length - 1),

@@ -32,7 +32,8 @@ std::vector<std::vector<int64_t>> generate(models::LanguageModel& model, const s
                                            const GenerateOptions& options, Device device) {
   TI_CHECK(!prompt.empty(), "the prompt has no tokens. Give a text, or a tokenizer with a begin-of-sequence token.");
   const auto prompt_tokens = static_cast<int64_t>(prompt.size());
-  nn::KvCache cache = model.make_cache(options.batch, prompt_tokens + options.max_new_tokens);
+  models::Decoding& decoding = models::decoding_of(model);
+  nn::KvCache cache = decoding.make_cache(options.batch, prompt_tokens + options.max_new_tokens);
   std::vector<int64_t> next;
   for (int64_t row = 0; row < options.batch; ++row) next.insert(next.end(), prompt.begin(), prompt.end());
   std::vector<std::vector<int64_t>> generated(options.batch);
@@ -40,7 +41,7 @@ std::vector<std::vector<int64_t>> generate(models::LanguageModel& model, const s
   for (int64_t position = 0; position < options.max_new_tokens; ++position) {
     const auto tokens_per_row = static_cast<int64_t>(next.size()) / options.batch;
     const Tensor logits_BV =
-        model.decode(tokens_to_device(next, tokens_per_row, device), cache).to(at::kCPU, at::kFloat);
+        decoding.decode(tokens_to_device(next, tokens_per_row, device), cache).to(at::kCPU, at::kFloat);
     next.assign(options.batch, 0);
     for (int64_t row = 0; row < options.batch; ++row) {
       if (ended[row]) continue;

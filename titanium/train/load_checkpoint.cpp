@@ -101,7 +101,7 @@ class Loading {
   }
 
   void load_model() {
-    const auto whole = run_.model->part({models::whole_stage(run_.model->block_count())});
+    const auto whole = run_.model->whole();
     checkpoint::load_model(reader_, *run_.model, *whole);
   }
 

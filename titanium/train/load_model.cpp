@@ -34,6 +34,9 @@ CheckpointRun plan_checkpoint_run(const config::LoadedConfig& loaded, const fs::
   if (!given("training.mixed_precision_param")) run.config.training.mixed_precision_param = "float32";
   if (describes_model(checkpoint)) assets = checkpoint.string();
   if (!given("model.flavor") && describes_model(assets)) run.config.model.flavor = "auto";
+  if (!given("model.name")) {
+    run.config.model.name = models::name_of_model_in(assets).value_or(run.config.model.name);
+  }
   return run;
 }
 

@@ -85,9 +85,11 @@ void plan_sharding(models::LanguageModel& model, const config::Parallelism& opti
 int64_t exchange_bytes(const models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
                        int64_t micro_batch) {
   const config::Parallelism& options = config.parallelism;
-  const auto buffers = exchange_buffers(
-      parallel::sequence_share(options, dims, /*rank=*/0), parallel::rotate_method(options),
-      {.batch = micro_batch, .tokens = config.training.seq_len / dims.cp, .width = model.key_value_width() / dims.tp});
+  const auto buffers =
+      exchange_buffers(parallel::sequence_share(options, dims, /*rank=*/0), parallel::rotate_method(options),
+                       {.batch = micro_batch,
+                        .tokens = config.training.seq_len / dims.cp,
+                        .width = model.costs().key_value_width() / dims.tp});
   return buffers.values * bytes(model.compute_dtype) + buffers.gradients * kReduceElement;
 }
 
@@ -96,6 +98,29 @@ struct Tokens {
   int64_t kept = 0;      // whose activations wait for the backward
   int64_t computed = 0;  // in one micro-batch
 };
+
+// Elements that are stored here.
+int64_t count_stored(const std::vector<Parameter*>& parameters) {
+  int64_t count = 0;
+  for (const Parameter* parameter : parameters) count += volume(parameter->shard.shape);
+  return count;
+}
+
+struct BlockMemory {
+  int64_t parameters = 0;  // elements that are stored here
+  nn::SaveLevel level;
+};
+
+std::vector<BlockMemory> blocks_here(models::LanguageModel& model, const std::vector<size_t>& levels) {
+  std::vector<BlockMemory> blocks;
+  for (int64_t i = 0; i < model.block_count(); ++i) {
+    const nn::Block* block = model.block(i);
+    if (block == nullptr) continue;
+    const size_t level = levels[static_cast<size_t>(i)];
+    blocks.push_back({count_stored(block->parameters()), block->levels(model.compute_dtype)[level]});
+  }
+  return blocks;
+}
 
 // What is there at a moment of the backward.
 struct Moment {
@@ -110,15 +135,12 @@ enum class Gradients { kGrow, kStay, kLeave };
 
 // From the head down, blocks leave their activations and get gradients; then comes the update. The moment when most is
 // needed.
-Moment largest_moment(models::LanguageModel& model, const std::vector<nn::BlockSaves>& saves, const Tokens& tokens,
+Moment largest_moment(models::LanguageModel& model, const std::vector<BlockMemory>& blocks, const Tokens& tokens,
                       int64_t gradient_element, const MemoryPlan& plan, Gradients gradients, int64_t of_update) {
-  std::vector<int64_t> gradients_of_blocks;
   int64_t gradients_of_root = 0, gradients_of_embedding = 0;
-  Moment now{.activations = plan.activations, .working = model.head_bytes(tokens.computed)};
+  Moment now{.activations = plan.activations, .working = model.costs().head_bytes(tokens.computed)};
   for (const nn::Unit* unit : model.units()) {
-    int64_t elements = 0;
-    for (const Parameter* parameter : unit->parameters) elements += volume(parameter->shard.shape);
-    if (unit->role == nn::UnitRole::kBlock) gradients_of_blocks.push_back(elements * gradient_element);
+    const int64_t elements = count_stored(unit->parameters);
     if (unit->role == nn::UnitRole::kEmbedding) gradients_of_embedding += elements * gradient_element;
     if (unit->role == nn::UnitRole::kRoot) gradients_of_root += elements * gradient_element;
     if (unit->role == nn::UnitRole::kHead) now.gradients += elements * gradient_element;
@@ -131,15 +153,12 @@ Moment largest_moment(models::LanguageModel& model, const std::vector<nn::BlockS
   };
   look();
   if (gradients == Gradients::kLeave) now.gradients = gradients_of_root;
-  for (int64_t block = model.block_count() - 1; block >= 0; --block) {
-    if (!model.has_block(block)) continue;
-    const nn::BlockSaves kept = saves[static_cast<size_t>(block)];
-    now.gradients += gradients_of_blocks.back();
-    gradients_of_blocks.pop_back();
-    now.working = tokens.computed * model.backward_bytes_per_token(kept);
+  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+    now.gradients += block->parameters * gradient_element;
+    now.working = tokens.computed * block->level.backward_bytes;
     look();
     if (gradients == Gradients::kLeave) now.gradients = gradients_of_root;
-    now.activations -= tokens.kept * model.saved_bytes_per_token(kept);
+    now.activations -= tokens.kept * block->level.kept_bytes;
   }
   now = {.gradients = gradients == Gradients::kLeave ? gradients_of_root + gradients_of_embedding : plan.gradients,
          .working = of_update};
@@ -150,8 +169,7 @@ Moment largest_moment(models::LanguageModel& model, const std::vector<nn::BlockS
 }  // namespace
 
 MemoryPlan plan_memory(models::LanguageModel& model, const optim::Optimizer& optimizer, const JobConfig& config,
-                       const parallel::ParallelDims& dims, const std::vector<nn::BlockSaves>& saves,
-                       int64_t live_samples) {
+                       const parallel::ParallelDims& dims, const std::vector<size_t>& levels, int64_t live_samples) {
   const Dtype dtype = parse_dtype(config.training.dtype);
   const int64_t element = bytes(dtype);
   const int64_t micro_batch =
@@ -173,16 +191,14 @@ MemoryPlan plan_memory(models::LanguageModel& model, const optim::Optimizer& opt
   }
   plan.communication += exchange_bytes(model, config, dims, micro_batch);
   const Tokens tokens{live_samples * seq_len / dims.tp, micro_batch * seq_len / dims.tp};
-  for (int64_t block = 0; block < model.block_count(); ++block) {
-    if (!model.has_block(block)) continue;
-    plan.activations += tokens.kept * model.saved_bytes_per_token(saves[static_cast<size_t>(block)]);
-  }
+  const std::vector<BlockMemory> blocks = blocks_here(model, levels);
+  for (const BlockMemory& block : blocks) plan.activations += tokens.kept * block.level.kept_bytes;
   const bool one_micro_batch =
       dims.pp == 1 && config.training.global_batch_size <= config.training.local_batch_size * dims.batch();
   const auto gradients = config.optimizer.early_step_in_backward ? Gradients::kLeave
                          : one_micro_batch                       ? Gradients::kGrow
                                                                  : Gradients::kStay;
-  const Moment largest = largest_moment(model, saves, tokens, plan.gradients == 0 ? 0 : element, plan, gradients,
+  const Moment largest = largest_moment(model, blocks, tokens, plan.gradients == 0 ? 0 : element, plan, gradients,
                                         optimizer.working_bytes());
   plan.working = largest.working;
   plan.shared = plan.gradients + plan.activations - largest.gradients - largest.activations;

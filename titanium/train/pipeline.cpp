@@ -13,21 +13,6 @@
 namespace titanium::train {
 namespace {
 
-models::ModelStage model_stage(const std::vector<std::string>& modules) {
-  constexpr std::string_view kLayer = "layers.";
-  models::ModelStage stage;
-  for (const std::string& name : modules) {
-    if (name == "tok_embeddings") stage.is_first = true;
-    if (name == "output") stage.is_last = true;
-    if (!name.starts_with(kLayer)) continue;
-    stage.blocks.push_back(std::stoll(name.substr(kLayer.size())));
-  }
-  const auto has = [&](const char* name) { return std::ranges::find(modules, name) != modules.end(); };
-  if (has("norm") == has("output")) return stage;
-  throw UsageError(
-      "parallelism.module_fqns_per_model_part: norm and output make the loss together, so they belong to one stage.");
-}
-
 schedule::Table build_table(const config::Parallelism& options, const schedule::Schedule& schedule, int ranks,
                             int stages, int micro_batches) {
   if (schedule.build != nullptr) {
@@ -76,7 +61,7 @@ int64_t PipelinePlan::live_samples(int64_t pipeline_rank) const {
 }
 
 std::optional<PipelinePlan> plan_pipeline(const JobConfig& config, const parallel::ParallelDims& dims,
-                                          int64_t block_count) {
+                                          const schedule::ModelChildren& children) {
   if (dims.pp == 1) return std::nullopt;
   const config::Parallelism& options = config.parallelism;
   const schedule::Schedule& schedule = schedule::find_schedule(options.pipeline_parallel_schedule);
@@ -85,12 +70,12 @@ std::optional<PipelinePlan> plan_pipeline(const JobConfig& config, const paralle
   PipelinePlan plan{.micro_batch_size = options.pipeline_parallel_microbatch_size};
   const schedule::StageModules modules =
       schedule::split_model(schedule, {.ranks = dims.pp,
-                                       .layers = block_count,
+                                       .children = children,
                                        .input_weight = options.pipeline_parallel_first_stage_less_layers,
                                        .output_weight = options.pipeline_parallel_last_stage_less_layers,
                                        .layers_per_stage = options.pipeline_parallel_layers_per_stage,
                                        .modules = options.module_fqns_per_model_part});
-  for (const auto& names : modules) plan.stages.push_back(model_stage(names));
+  for (const auto& names : modules) plan.stages.push_back(models::stage_of(children, names));
   plan.table = build_table(options, schedule, static_cast<int>(dims.pp), static_cast<int>(modules.size()),
                            static_cast<int>(micro_batches));
   if (const auto warning = schedule::warn_of_few_micro_batches(micro_batches, static_cast<int64_t>(modules.size()))) {

@@ -23,7 +23,7 @@ struct PipelinePlan {
 // The stages and the order of work that the options ask for. Nothing is allocated. Throws UsageError for what does not
 // go together, and logs a warning if the micro-batches do not fill the pipeline. Nothing with one pipeline rank.
 std::optional<PipelinePlan> plan_pipeline(const JobConfig& config, const parallel::ParallelDims& dims,
-                                          int64_t block_count);
+                                          const schedule::ModelChildren& children);
 
 // Runs batches through the stages, a micro-batch at a time. A parameter that the first and the last stage share has two
 // copies if these are on different ranks: both get the sum of the gradients, and that of the last stage is the second.

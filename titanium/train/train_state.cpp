@@ -44,10 +44,10 @@ data::LoaderOptions loader_options(int64_t batch, const data::PackingOptions& pa
           .prefetch_factor = options.prefetch_factor.value_or(data::LoaderOptions{}.prefetch_factor)};
 }
 
-void apply_activation_checkpoint(models::LanguageModel& model, const std::vector<nn::BlockSaves>& saves,
+void apply_activation_checkpoint(models::LanguageModel& model, const std::vector<size_t>& levels,
                                  const config::ActivationCheckpoint& options) {
-  for (int64_t block = 0; block < model.block_count(); ++block) {
-    if (model.has_block(block)) model.set_block_saves(block, saves[static_cast<size_t>(block)]);
+  for (int64_t i = 0; i < model.block_count(); ++i) {
+    if (nn::Block* block = model.block(i)) block->level = levels[static_cast<size_t>(i)];
   }
   if (options.mode != "none") log_info("Applied {} activation checkpointing to the model", options.mode);
 }
@@ -101,7 +101,7 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
                      std::unique_ptr<models::LanguageModel> model) {
   ModelPlan plan;
   plan.dims = parallel::parallel_dims(config.parallelism, world_size);
-  plan.pipeline = plan_pipeline(config, plan.dims, model->block_count());
+  plan.pipeline = plan_pipeline(config, plan.dims, model->children());
   if (config.optimizer.early_step_in_backward && (world_size > 1 || config.parallelism.fsdp_on_one_rank)) {
     throw UsageError(fmt::format(
         "optimizer.early_step_in_backward needs one rank that holds the whole model, and there are {}{}. Leave it out: "
@@ -115,11 +115,11 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
   models::apply_converters(*plan.model, config, plan.dims);
   models::place_parameters(*plan.model, config, plan.dims, rank);
   plan.update = plan_optimizer(config, *plan.model, plan.dims, rank);
-  plan.saves = parallel::plan_activation_checkpoint(
-      config.activation_checkpoint, plan.model->block_count(),
-      [&](nn::BlockSaves saves) { return plan.model->saved_bytes_per_token(saves); });
+  std::vector<nn::SaveLevels> blocks;
+  for (int64_t block = 0; block < plan.model->block_count(); ++block) blocks.push_back(plan.model->levels_of(block));
+  plan.levels = parallel::plan_activation_checkpoint(config.activation_checkpoint, blocks);
   plan.memory =
-      plan_memory(*plan.model, *plan.update.optimizer, config, plan.dims, plan.saves,
+      plan_memory(*plan.model, *plan.update.optimizer, config, plan.dims, plan.levels,
                   plan.pipeline ? plan.pipeline->live_samples(pipeline_rank) : config.training.local_batch_size);
   return plan;
 }
@@ -139,7 +139,7 @@ void log_plan(const JobConfig& config, const ModelPlan& plan) {
   log_info("Building device mesh with parallelism: {}", describe(plan.dims));
   log_info("Active meshes: {}", describe_active_axes(plan.dims));
   log_info("Building {} {} with {}", config.model.name, config.model.flavor, plan.model->description());
-  const std::string total = with_thousands_separators(plan.model->size(config.training.seq_len).parameters);
+  const std::string total = with_thousands_separators(plan.model->costs().size(config.training.seq_len).parameters);
   log_info("Model {} {} size: {} total parameters", config.model.name, config.model.flavor, total);
   const Dtype dtype = parse_dtype(config.training.dtype);
   const auto element = static_cast<int64_t>(c10::elementSize(dtype));
@@ -176,7 +176,7 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
   const auto source = find_load_source(config, *run.mesh->host_group("world"));
   run.model = std::move(plan.model);
   run.parameters = run.model->parameters();
-  apply_activation_checkpoint(*run.model, plan.saves, config.activation_checkpoint);
+  apply_activation_checkpoint(*run.model, plan.levels, config.activation_checkpoint);
   materialize(*run.model, config.training, device);
   if (!source || !fills_model(*source, config.checkpoint)) run.model->init_weights(weight_seed(config.debug));
   run.parallelism = models::parallelize(*run.model, config, *run.mesh, device);

@@ -51,7 +51,7 @@ struct ModelPlan {
   OptimizerPlan update;
   parallel::ParallelDims dims;
   std::optional<PipelinePlan> pipeline;
-  std::vector<nn::BlockSaves> saves;
+  std::vector<size_t> levels;  // of what each block of the whole model keeps
   MemoryPlan memory;
 };
 ModelPlan plan_model(const JobConfig& config, int64_t world_size = 1, int rank = 0);

@@ -43,7 +43,7 @@ MetricsOptions metrics_options(const TrainState& run, const MemoryMonitor& monit
   const int64_t ranks_per_stage = run.world->size() / run.mesh->size("pp");
   options.is_metrics_rank = run.world->rank() == ranks_per_stage * run.executor->loss_rank();
   options.non_data_parallel_size = run.mesh->dims().non_data_parallel_size();
-  options.flops_per_token = run.model->size(run.config.training.seq_len).flops_per_token;
+  options.flops_per_token = run.model->costs().size(run.config.training.seq_len).flops_per_token;
   if (run.device.is_cuda()) {
     options.peak_flops = peak_flops(monitor.device_name());
     log_info("Peak FLOPS used for computing MFU: {:.3e}", *options.peak_flops);

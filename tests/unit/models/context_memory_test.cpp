@@ -20,16 +20,16 @@ class LiveBytes : public c10::MemoryReportingInfoBase {
 
 struct Counted {
   int64_t kept = 0;     // from forward to backward
-  int64_t planned = 0;  // by saved_bytes_per_token
+  int64_t planned = 0;  // by the level of the blocks
 };
 
-Counted count_kept(nn::BlockSaves saves, int64_t ranks, parallel::RotateMethod method) {
+Counted count_kept(size_t level, int64_t ranks, parallel::RotateMethod method) {
   constexpr int64_t kBatch = 2, kTokens = 512;
   llama3::Llama3 model(test::tiny_llama(kTokens, /*kv_heads=*/2));
   model.materialize(at::kFloat, at::kCPU);
   model.build_buffers(at::kCPU);
   model.init_weights(1);
-  for (int64_t block = 0; block < model.block_count(); ++block) model.set_block_saves(block, saves);
+  for (int64_t block = 0; block < model.block_count(); ++block) model.block(block)->level = level;
   const auto world = comm::make_fake_world(/*rank=*/0, static_cast<int>(ranks));
   std::vector<int> members(ranks);
   std::iota(members.begin(), members.end(), 0);
@@ -41,17 +41,16 @@ Counted count_kept(nn::BlockSaves saves, int64_t ranks, parallel::RotateMethod m
   const auto live = std::make_shared<LiveBytes>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, live);
   const Tensor loss = model.loss({tokens, nullptr}, tokens, 1.0);
-  return {live->count, model.block_count() * tokens.numel() * model.saved_bytes_per_token(saves)};
+  return {live->count, model.block_count() * tokens.numel() * model.levels_of(0)[level].kept_bytes};
 }
 
 TEST(ContextMemory, OfActivationsFallsWithTheNumberOfRanks) {
-  using enum nn::BlockSaves;
-  for (const nn::BlockSaves saves : {kEverything, kAttentionHalf, kInput}) {
-    const Counted whole = count_kept(saves, 1, parallel::RotateMethod::kAllGather);
+  for (const size_t level : {0, 2, 3}) {  // everything, the attention half, the input
+    const Counted whole = count_kept(level, 1, parallel::RotateMethod::kAllGather);
     EXPECT_GE(whole.kept, whole.planned);
     for (const auto method : {parallel::RotateMethod::kAllGather, parallel::RotateMethod::kAllToAll}) {
       for (const int64_t ranks : {2, 4, 8}) {
-        const Counted share = count_kept(saves, ranks, method);
+        const Counted share = count_kept(level, ranks, method);
         EXPECT_EQ(share.planned, whole.planned / ranks);
         EXPECT_GE(share.kept, share.planned);
         EXPECT_NEAR(static_cast<double>(share.kept * ranks), static_cast<double>(whole.kept), 0.01 * whole.kept)

@@ -233,7 +233,7 @@ std::string refusal(const std::function<void(std::map<std::string, Tensor>&)>& c
 }
 
 TEST(ModelWeights, EveryMismatchHasASentence) {
-  const std::string remedy = " Check model.flavor against the source of the weights.";
+  const std::string remedy = " Check model.name and model.flavor against the source of the weights.";
   EXPECT_EQ(refusal([](auto& tensors) { tensors.erase("model.norm.weight"); }),
             " lacks 1 of the model's 30 tensors, such as \"model.norm.weight\"." + remedy);
   EXPECT_EQ(refusal([](auto& tensors) { tensors["model.layers.3.mlp.up_proj.weight"] = at::zeros({2}); }),

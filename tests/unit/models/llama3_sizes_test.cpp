@@ -32,19 +32,19 @@ TEST(Llama3Sizes, ParameterCountsAreThePublishedOnes) {
            Expected{"llama2", "13B", 13'015'864'320},
            Expected{"llama2", "70B", 68'976'648'192},
        }) {
-    EXPECT_EQ(build(name, flavor)->size(8192).parameters, parameters) << name << " " << flavor;
+    EXPECT_EQ(build(name, flavor)->costs().size(8192).parameters, parameters) << name << " " << flavor;
   }
 }
 
 TEST(Llama3Sizes, FlopsPerTokenAreTorchtitans) {
-  EXPECT_EQ(build("llama3", "debugmodel")->size(2048).flops_per_token, 71'585'280.0);
-  EXPECT_EQ(build("llama3", "8B")->size(8192).flops_per_token, 57'914'449'920.0);
-  EXPECT_EQ(build("llama3", "70B")->size(8192).flops_per_token, 481'442'709'504.0);
-  EXPECT_EQ(build("llama3", "405B")->size(8192).flops_per_token, 2'625'449'459'712.0);
+  EXPECT_EQ(build("llama3", "debugmodel")->costs().size(2048).flops_per_token, 71'585'280.0);
+  EXPECT_EQ(build("llama3", "8B")->costs().size(8192).flops_per_token, 57'914'449'920.0);
+  EXPECT_EQ(build("llama3", "70B")->costs().size(8192).flops_per_token, 481'442'709'504.0);
+  EXPECT_EQ(build("llama3", "405B")->costs().size(8192).flops_per_token, 2'625'449'459'712.0);
 }
 
 TEST(Llama3Sizes, ATiedHeadCostsItsProductThoughItIsNoParameter) {
-  const ModelSize size = build("llama3", "1B")->size(1);
+  const ModelSize size = build("llama3", "1B")->costs().size(1);
   // 16 layers, 32 heads of 64
   EXPECT_EQ(size.flops_per_token, 6.0 * static_cast<double>(size.parameters) + 6.0 * 16 * 32 * 2 * 64);
 }
@@ -69,9 +69,9 @@ TEST(Registry, UnknownNamesGetTheNearestAndTheList) {
     }
     return "";
   };
-  EXPECT_EQ(
-      sentence("llama9", "8B"),
-      "model.name = \"llama9\" is not a model of this build. Did you mean \"llama2\"? There are: llama2, llama3.");
+  EXPECT_EQ(sentence("llama9", "8B"),
+            "model.name = \"llama9\" is not a model of this build. Did you mean \"llama2\"? There are: llama2, llama3, "
+            "qwen3.");
   EXPECT_TRUE(
       sentence("llama3", "8b").starts_with("model.flavor = \"8b\" is not a flavor of llama3. Did you mean \"8B\"?"));
 }

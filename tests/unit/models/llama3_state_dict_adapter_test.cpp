@@ -1,9 +1,14 @@
 #include "tests/support/tiny_llama.h"
 #include "titanium/models/llama3/model.h"
-#include "titanium/models/llama3/state_dict_adapter.h"
 
 namespace titanium::models::llama3 {
 namespace {
+
+HuggingFacePiece piece_of(const Llama3& model, const std::string& fqn) {
+  const std::vector<HuggingFacePiece> pieces = model.hugging_face()->pieces(fqn, {64, 32});
+  EXPECT_EQ(pieces.size(), 1u);
+  return pieces.front();
+}
 
 TEST(Llama3StateDict, NamesAreHuggingFaces) {
   const std::map<std::string, std::string> names = {
@@ -20,7 +25,8 @@ TEST(Llama3StateDict, NamesAreHuggingFaces) {
       {"layers.7.feed_forward.w2.weight", "model.layers.7.mlp.down_proj.weight"},
       {"layers.7.feed_forward.w3.weight", "model.layers.7.mlp.up_proj.weight"},
   };
-  for (const auto& [ours, theirs] : names) EXPECT_EQ(hugging_face_name(ours), theirs);
+  const Llama3 model(test::tiny_llama(16));
+  for (const auto& [ours, theirs] : names) EXPECT_EQ(piece_of(model, ours).name, theirs);
 }
 
 TEST(Llama3StateDict, RowsOfQueriesAndKeysFollowTheFormulaWhereverTheyAreCut) {
@@ -28,12 +34,12 @@ TEST(Llama3StateDict, RowsOfQueriesAndKeysFollowTheFormulaWhereverTheyAreCut) {
   const Llama3 model(args);
   const int64_t half = args.head_dim / 2;
   for (const auto& [name, heads] : {std::pair{"wq", args.n_heads}, {"wk", args.n_kv_heads}}) {
-    const HuggingFaceTensor tensor = model.hugging_face_tensor(fmt::format("layers.1.attention.{}.weight", name));
+    const HuggingFacePiece piece = piece_of(model, fmt::format("layers.1.attention.{}.weight", name));
     const int64_t rows = heads * args.head_dim;
     for (int64_t begin = 0; begin < rows; ++begin) {
       for (int64_t end = begin; end <= rows; ++end) {
         std::map<int64_t, int64_t> theirs_of_ours;
-        for (const RowRun& run : row_runs(tensor, begin, end - begin)) {
+        for (const RowRun& run : row_runs(piece, begin, end - begin)) {
           for (int64_t i = 0; i < run.count; ++i) theirs_of_ours[run.ours + i * run.step] = run.theirs + i;
         }
         ASSERT_EQ(static_cast<int64_t>(theirs_of_ours.size()), end - begin);
@@ -50,7 +56,7 @@ TEST(Llama3StateDict, RowsOfQueriesAndKeysFollowTheFormulaWhereverTheyAreCut) {
 TEST(Llama3StateDict, OtherRowsAreInOrder) {
   const Llama3 model(test::tiny_llama(16));
   for (const char* name : {"layers.0.attention.wv.weight", "layers.0.attention.wo.weight", "norm.weight"}) {
-    EXPECT_EQ(row_runs(model.hugging_face_tensor(name), 3, 4), (std::vector<RowRun>{{3, 3, 1, 4}}));
+    EXPECT_EQ(row_runs(piece_of(model, name), 3, 4), (std::vector<RowRun>{{3, 3, 1, 4}}));
   }
 }
 

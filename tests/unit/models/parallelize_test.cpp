@@ -27,7 +27,7 @@ std::string refusal(JobConfig config, const parallel::ParallelDims& dims) {
 TEST(Parallelize, DegreesThatDoNotFitTheModelAreRefusedBeforeAnythingIsAllocated) {
   EXPECT_EQ(refusal(config_of("8B"), {.tp = 16}),
             "parallelism.tensor_parallel_degree = 16 does not divide the model's 8 key/value heads. Use a degree that "
-            "divides 32 heads, 8 key/value heads, a feed-forward width of 14336 and a vocabulary of 128256.");
+            "divides 32 heads, 8 key/value heads, 14336 feed-forward columns and 128256 vocabulary entries.");
   EXPECT_EQ(refusal(config_of("8B"), {.tp = 3}).substr(0, 77),
             "parallelism.tensor_parallel_degree = 3 does not divide the model's 32 heads. ");
   EXPECT_EQ(refusal(config_of("8B"), {.tp = 8}), "");

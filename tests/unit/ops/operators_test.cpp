@@ -134,15 +134,38 @@ TEST(Operators, RopeTakesAnyStrides) {
   EXPECT_TRUE(at::equal(apply_rope(x, table), apply_rope(x.contiguous(), table)));
 }
 
-TEST(Operators, NormQkvRopeMatchesAten) {
+TEST(Operators, RopeOfHalvesIsThatOfPairsInAnotherOrder) {
+  const int64_t head_dim = 8;
+  const Tensor table = rope_table(head_dim, 5, 10000, std::nullopt, at::kCPU), x = random_tensor({2, 5, 3, head_dim});
+  // Element i and element i + 4 of a head become neighbours.
+  const auto as_pairs = [](const Tensor& halves) { return halves.unflatten(3, {2, -1}).transpose(3, 4).flatten(3); };
+  for (const bool inverse : {false, true}) {
+    const Tensor rotated = apply_rope(x, table, inverse, RopePairs::kHalves);
+    EXPECT_TRUE(at::equal(as_pairs(rotated), apply_rope(as_pairs(x), table, inverse)));
+    EXPECT_FALSE(at::equal(rotated, apply_rope(x, table, inverse)));
+  }
+}
+
+void check_norm_qkv_rope(bool with_head_norms) {
   const int64_t batch = 2, seq_len = 5, dim = 32, head_dim = 8;
-  Weight norm({dim}, 1.0), wq({32, dim}), wk({16, dim}), wv({16, dim});
+  Weight norm({dim}, 1.0), wq({32, dim}), wk({16, dim}), wv({16, dim}), q_norm({head_dim}, 1.0),
+      k_norm({head_dim}, 1.0);
   const Tensor table = rope_table(head_dim, seq_len, 500000, RopeScaling{}, at::kCPU);
   const Tensor x = leaf_of(random_tensor({batch * seq_len, dim})), reference_x = leaf_of(x);
-  const Qkv qkv = norm_qkv_rope(x, {norm.parameter, kEps, wq.parameter, wk.parameter, wv.parameter, head_dim, table});
+  NormQkvRopeArgs args{norm.parameter, kEps, wq.parameter, wk.parameter, wv.parameter, head_dim, table};
+  if (with_head_norms) {
+    args.pairs = RopePairs::kHalves;
+    args.head_norms.emplace(HeadNorms{q_norm.parameter, k_norm.parameter, kEps});
+  }
+  const Qkv qkv = norm_qkv_rope(x, args);
   const Tensor n = at::rms_norm(reference_x, {dim}, norm.leaf, kEps);
   const auto heads = [&](const Weight& w) { return at::linear(n, w.leaf).view({batch, seq_len, -1, head_dim}); };
-  const Tensor q = apply_rope(heads(wq), table), k = apply_rope(heads(wk), table), v = heads(wv);
+  const auto rotated = [&](const Weight& w, const Weight& head_norm) {
+    const Tensor h = heads(w);
+    return apply_rope(with_head_norms ? at::rms_norm(h, {head_dim}, head_norm.leaf, kEps) : h, table, false,
+                      args.pairs);
+  };
+  const Tensor q = rotated(wq, q_norm), k = rotated(wk, k_norm), v = heads(wv);
   EXPECT_CLOSE(qkv.q_BSHE, q, tolerance(at::kFloat));
   EXPECT_CLOSE(qkv.k_BSKE, k, tolerance(at::kFloat));
   EXPECT_CLOSE(qkv.v_BSKE, v, tolerance(at::kFloat));
@@ -154,7 +177,13 @@ TEST(Operators, NormQkvRopeMatchesAten) {
   (at::sum(q * a) + at::sum(k * b) + at::sum(v * c) + at::sum(reference_x * d)).backward();
   EXPECT_CLOSE(x.grad(), reference_x.grad(), 4 * tolerance(at::kFloat));
   for (const Weight* weight : {&norm, &wq, &wk, &wv}) weight->expect_equal_grads(4 * tolerance(at::kFloat));
+  if (!with_head_norms) return;
+  for (const Weight* weight : {&q_norm, &k_norm}) weight->expect_equal_grads(4 * tolerance(at::kFloat));
 }
+
+TEST(Operators, NormQkvRopeMatchesAten) { check_norm_qkv_rope(/*with_head_norms=*/false); }
+
+TEST(Operators, NormQkvRopeWithNormsOfHeadsMatchesAten) { check_norm_qkv_rope(/*with_head_norms=*/true); }
 
 TEST(Operators, FeedForwardMatchesAtenAndItsTwoPoliciesAreBitEqual) {
   const int64_t tokens = 11, dim = 16, hidden = 40;

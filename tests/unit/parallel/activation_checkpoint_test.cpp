@@ -5,19 +5,21 @@
 namespace titanium::parallel {
 namespace {
 
-using enum nn::BlockSaves;
-using Plan = std::vector<nn::BlockSaves>;
+// The levels of a block that is like Llama's.
+constexpr size_t kEverything = 0, kGateAndUp = 1, kAttentionHalf = 2, kInput = 3;
+using Plan = std::vector<size_t>;
 
-int64_t saved_bytes(nn::BlockSaves saves) { return saves == kInput ? 10 : saves == kAttentionHalf ? 50 : 100; }
-int64_t saved_bytes_in_float8(nn::BlockSaves saves) { return saved_bytes(saves) + (saves == kEverything ? 20 : 0); }
+nn::SaveLevels levels(int64_t in_float8 = 0) {
+  return {{"everything", 100 + in_float8, 0}, {"gate_and_up", 100, 0}, {"attention_half", 50, 0}, {"input", 10, 0}};
+}
 
 Plan plan(const std::string& mode, const std::string& option = "2", double budget = 0.5,
-          const SavedBytes& bytes = saved_bytes) {
+          const std::vector<nn::SaveLevels>& blocks = std::vector(5, levels())) {
   config::ActivationCheckpoint options;
   options.mode = mode;
   options.selective_ac_option = option;
   options.memory_budget = budget;
-  return plan_activation_checkpoint(options, 5, bytes);
+  return plan_activation_checkpoint(options, blocks);
 }
 
 TEST(ActivationCheckpoint, NoneKeepsEverything) { EXPECT_EQ(plan("none"), Plan(5, kEverything)); }
@@ -46,7 +48,9 @@ TEST(ActivationCheckpoint, ABudgetGivesUpProductsBeforeBlocks) {
 }
 
 TEST(ActivationCheckpoint, ABudgetGivesUpTheProductInFloat8First) {
-  const auto within = [](double budget) { return plan("memory_budget", "2", budget, saved_bytes_in_float8); };
+  const auto within = [](double budget) {
+    return plan("memory_budget", "2", budget, std::vector(5, levels(/*in_float8=*/20)));
+  };
   EXPECT_EQ(within(0.9), (Plan{kGateAndUp, kGateAndUp, kGateAndUp, kEverything, kEverything}));
   EXPECT_EQ(within(0.8), (Plan{kAttentionHalf, kGateAndUp, kGateAndUp, kGateAndUp, kGateAndUp}));
 }
@@ -54,9 +58,23 @@ TEST(ActivationCheckpoint, ABudgetGivesUpTheProductInFloat8First) {
 TEST(ActivationCheckpoint, ABudgetIsNeverExceededUnlessInputsAloneExceedIt) {
   for (double budget = 0.1; budget <= 1; budget += 0.01) {
     int64_t kept = 0;
-    for (const nn::BlockSaves block : plan("memory_budget", "2", budget)) kept += saved_bytes(block);
+    for (const size_t level : plan("memory_budget", "2", budget)) kept += levels()[level].kept_bytes;
     EXPECT_LE(static_cast<double>(kept), 500 * budget + 1e-9);
   }
+}
+
+TEST(ActivationCheckpoint, BlocksOfOneModelHaveListsOfTheirOwn) {
+  const nn::SaveLevels two = {{"everything", 60, 0}, {"input", 10, 0}};
+  const nn::SaveLevels one = {{"input", 10, 0}};
+  const std::vector<nn::SaveLevels> blocks = {two, levels(), one};
+  EXPECT_EQ(plan("none", "", 0, blocks), (Plan{0, kEverything, 0}));
+  EXPECT_EQ(plan("full", "", 0, blocks), (Plan{1, kInput, 0}));
+  EXPECT_EQ(plan("selective", "op", 0, blocks), (Plan{0, kAttentionHalf, 0}));
+  EXPECT_EQ(plan("selective", "2", 0, blocks), (Plan{0, kInput, 0}));
+  // Of 170 bytes: products before whole blocks, whichever block has them.
+  EXPECT_EQ(plan("memory_budget", "", 0.75, blocks), (Plan{0, kAttentionHalf, 0}));
+  EXPECT_EQ(plan("memory_budget", "", 0.5, blocks), (Plan{1, kAttentionHalf, 0}));
+  EXPECT_EQ(plan("memory_budget", "", 0.2, blocks), (Plan{1, kInput, 0}));
 }
 
 TEST(ActivationCheckpoint, OtherOptionsAreRefused) {

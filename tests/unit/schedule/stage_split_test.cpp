@@ -5,6 +5,12 @@
 namespace titanium::schedule {
 namespace {
 
+ModelChildren children(int64_t layers) {
+  ModelChildren children{.before = {"tok_embeddings"}, .blocks = {}, .after = {"norm", "output"}};
+  for (int64_t i = 0; i < layers; ++i) children.blocks.push_back(fmt::format("layers.{}", i));
+  return children;
+}
+
 StageModules split(const char* schedule, const SplitRequest& request) {
   return split_model(find_schedule(schedule), request);
 }
@@ -14,12 +20,12 @@ std::string refused(const char* schedule, const SplitRequest& request) {
 }
 
 TEST(StageSplit, LayersAreDealtWithTheEndsCounted) {
-  EXPECT_EQ(split("1F1B", {.ranks = 2, .layers = 6}),
+  EXPECT_EQ(split("1F1B", {.ranks = 2, .children = children(6)}),
             (StageModules{{"tok_embeddings", "layers.0", "layers.1", "layers.2"},
                           {"layers.3", "layers.4", "layers.5", "norm", "output"}}));
-  EXPECT_EQ(split("GPipe", {.ranks = 3, .layers = 3, .input_weight = 1, .output_weight = 1}),
+  EXPECT_EQ(split("GPipe", {.ranks = 3, .children = children(3), .input_weight = 1, .output_weight = 1}),
             (StageModules{{"tok_embeddings", "layers.0"}, {"layers.1", "layers.2"}, {"norm", "output"}}));
-  EXPECT_EQ(split("GPipe", {.ranks = 1, .layers = 1}),
+  EXPECT_EQ(split("GPipe", {.ranks = 1, .children = children(1)}),
             (StageModules{{"tok_embeddings", "layers.0", "norm", "output"}}));
 }
 
@@ -27,7 +33,7 @@ TEST(StageSplit, EveryModuleIsInOneStageInOrder) {
   for (int64_t layers = 1; layers < 40; ++layers) {
     for (int64_t stages = 1; stages <= layers; ++stages) {
       std::vector<std::string> all;
-      for (const auto& stage : split_evenly(stages, layers, 1, 1)) {
+      for (const auto& stage : split_evenly(stages, children(layers), 1, 1)) {
         EXPECT_FALSE(stage.empty());
         all.insert(all.end(), stage.begin(), stage.end());
       }
@@ -41,7 +47,7 @@ TEST(StageSplit, EveryModuleIsInOneStageInOrder) {
 
 TEST(StageSplit, TheScheduleSaysHowManyStages) {
   const auto count = [](const char* schedule, std::optional<int64_t> per_stage) {
-    return count_stages(find_schedule(schedule), {.ranks = 4, .layers = 30, .layers_per_stage = per_stage});
+    return count_stages(find_schedule(schedule), {.ranks = 4, .children = children(30), .layers_per_stage = per_stage});
   };
   EXPECT_EQ(count("1F1B", {}), 4);
   EXPECT_EQ(count("Interleaved1F1B", {}), 8);
@@ -53,7 +59,9 @@ TEST(StageSplit, TheScheduleSaysHowManyStages) {
 }
 
 TEST(StageSplit, LayersPerStageThatDoNotFitAreRefused) {
-  const auto with = [](int64_t size) { return SplitRequest{.ranks = 4, .layers = 30, .layers_per_stage = size}; };
+  const auto with = [](int64_t size) {
+    return SplitRequest{.ranks = 4, .children = children(30), .layers_per_stage = size};
+  };
   const std::string origin =
       "parallelism.pipeline_parallel_layers_per_stage = {} makes of 30 layers, counting the embedding as 1 and the "
       "output as 1, {} stages";
@@ -71,28 +79,29 @@ TEST(StageSplit, LayersPerStageThatDoNotFitAreRefused) {
 }
 
 TEST(StageSplit, TooManyStagesAndTooHeavyEndsAreRefused) {
-  EXPECT_EQ(refused("1F1B", {.ranks = 8, .layers = 4}),
+  EXPECT_EQ(refused("1F1B", {.ranks = 8, .children = children(4)}),
             "8 pipeline stages are too many for 4 layers (counting the embedding as 1 and the output as 1). Use fewer "
             "pipeline ranks, or more layers per stage.");
-  EXPECT_EQ(refused("1F1B", {.ranks = 4, .layers = 6, .input_weight = 3}),
+  EXPECT_EQ(refused("1F1B", {.ranks = 4, .children = children(6), .input_weight = 3}),
             "parallelism.pipeline_parallel_first_stage_less_layers = 3 is more than the 2 layers of a stage (4 stages, "
             "6 layers). Use a smaller value.");
-  EXPECT_EQ(refused("1F1B", {.ranks = 4, .layers = 6, .output_weight = 3}),
+  EXPECT_EQ(refused("1F1B", {.ranks = 4, .children = children(6), .output_weight = 3}),
             "parallelism.pipeline_parallel_last_stage_less_layers = 3 is more than the 2 layers of a stage (4 stages, "
             "6 layers). Use a smaller value.");
-  EXPECT_EQ(refusal([] { split_evenly(0, 4, 1, 1); }), "A pipeline of 0 stages is none: there must be at least 1.");
+  EXPECT_EQ(refusal([] { split_evenly(0, children(4), 1, 1); }),
+            "A pipeline of 0 stages is none: there must be at least 1.");
 }
 
 TEST(StageSplit, ModulesByHandAreTakenAsTheyAreIfWhole) {
   const StageModules modules = {{"layers.0", "tok_embeddings"}, {"layers.1"}, {"layers.2", "norm"}, {"output"}};
   const StageModules sorted = {{"tok_embeddings", "layers.0"}, {"layers.1"}, {"layers.2", "norm"}, {"output"}};
-  EXPECT_EQ(split("1F1B", {.ranks = 4, .layers = 3, .modules = modules}), sorted);
-  EXPECT_EQ(split("ZBVZeroBubble", {.ranks = 2, .layers = 3, .modules = modules}), sorted);
+  EXPECT_EQ(split("1F1B", {.ranks = 4, .children = children(3), .modules = modules}), sorted);
+  EXPECT_EQ(split("ZBVZeroBubble", {.ranks = 2, .children = children(3), .modules = modules}), sorted);
 }
 
 TEST(StageSplit, ModulesByHandMustBeWholeAndInOrder) {
   const auto with = [](StageModules modules) {
-    return refused("1F1B", {.ranks = 2, .layers = 2, .modules = std::move(modules)});
+    return refused("1F1B", {.ranks = 2, .children = children(2), .modules = std::move(modules)});
   };
   const std::string option = "parallelism.module_fqns_per_model_part";
   EXPECT_EQ(with({{"tok_embeddings"}, {"layers.0", "layers.1", "norm", "output"}}), "");

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "tests/support/compare_runs.h"
 #include "tests/support/tensors.h"
 #include "tests/support/test_folder.h"
 #include "tests/support/tiny_run.h"
@@ -19,103 +20,18 @@ namespace {
 
 using test::build_run;
 using test::configure;
+using test::expect_same_run;
 using test::Layout;
+using test::Limits;
+using test::Outcome;
 using test::tiny_args;
 using test::tiny_config;
 
-struct Outcome {
-  std::vector<double> losses, norms;
-  std::vector<int64_t> valid_tokens;
-  int64_t tokens_seen = 0;
-  std::map<std::string, Tensor> initial, final;
-};
-
-// Writes this rank's shard into the whole tensor that all ranks share.
-void store_shard(const Parameter& parameter, const Tensor& shard, Tensor& whole) {
-  box_of(whole, parameter.shard).copy_(shard.detach());
-}
-
-// Adam's parameters hardly depend on how long the gradients were; its moments do.
-void store_moments(const optim::Adam& optimizer, std::map<std::string, Tensor>& whole) {
-  for (const optim::StateTensor& part : optimizer.state()) {
-    if (part.name == "step") continue;
-    store_shard(*part.parameter, part.tensor, whole.at(part.parameter->fqn + "." + part.name));
-  }
-}
-
-// The largest mean loss of a rank, found without the reductions that the run has for it.
-double largest_mean(comm::Group& world, const StepReport& report) {
-  const Tensor means = at::zeros({world.size()}, at::kDouble);
-  const double tokens = static_cast<double>(std::max<int64_t>(1, report.valid_tokens));
-  world.all_gather(means, report.loss.view({1}) * (static_cast<double>(report.all_valid_tokens) / tokens))->wait();
-  return means.max().item<double>();
-}
-
-void train_rank(const JobConfig& config, const models::llama3::Args& args, comm::World& world, Outcome& outcome) {
-  const bool reports = world.rank() == 0;
-  TrainState run = build_run(config, args, world);
-  for (const Parameter* parameter : run.parameters) {
-    store_shard(*parameter, parameter->value, outcome.initial.at(parameter->fqn));
-  }
-  for (int64_t i = 0; i < config.training.steps; ++i) {
-    const StepReport report = train_step(run).value();
-    const LossOfAllRanks loss = loss_of_all_ranks(run, report);
-    const double largest = largest_mean(*run.mesh->host_group("world"), report);
-    EXPECT_NEAR(loss.max.item<double>(), largest, 1e-12 * largest);
-    EXPECT_GT(report.grad_norm.item<double>(), config.training.max_norm);
-    if (!reports) continue;
-    outcome.losses.push_back(loss.mean.item<double>());
-    outcome.norms.push_back(report.grad_norm.item<double>());
-    outcome.valid_tokens.push_back(report.all_valid_tokens);
-  }
-  for (const Parameter* parameter : run.parameters) {
-    store_shard(*parameter, parameter->value, outcome.final.at(parameter->fqn));
-  }
-  store_moments(*run.optimizer, outcome.final);
-  if (reports) outcome.tokens_seen = run.tokens_seen;
-  run.mesh->host_group("world")->barrier();
-}
-
 Outcome train(const JobConfig& config, int ranks, const models::llama3::Args& args) {
-  Outcome outcome;
-  const models::llama3::Llama3 model(args);
-  for (const Parameter* parameter : model.parameters()) {
-    outcome.initial[parameter->fqn] = at::full(parameter->global_shape, NAN);
-    for (const char* kind : {"", ".exp_avg", ".exp_avg_sq"}) {
-      outcome.final[parameter->fqn + kind] = at::full(parameter->global_shape, NAN);
-    }
-  }
-  test::run_ranks(ranks, [&](comm::World& world) { train_rank(config, args, world, outcome); });
-  return outcome;
+  return test::train(config, ranks, [&] { return std::make_unique<models::llama3::Llama3>(args); });
 }
 
 Outcome train(const JobConfig& config, int ranks, bool tied = false) { return train(config, ranks, tiny_args(tied)); }
-
-// Largest relative differences.
-struct Limits {
-  double loss, norm, parameters;
-};
-
-void expect_same_run(const Outcome& outcome, const Outcome& one_rank, const Limits& limits) {
-  ASSERT_EQ(outcome.losses.size(), one_rank.losses.size());
-  for (size_t i = 0; i < one_rank.losses.size(); ++i) {
-    EXPECT_NEAR(outcome.losses[i], one_rank.losses[i], limits.loss * one_rank.losses[i]) << "step " << i + 1;
-    EXPECT_NEAR(outcome.norms[i], one_rank.norms[i], limits.norm * one_rank.norms[i]) << "step " << i + 1;
-  }
-  EXPECT_EQ(outcome.valid_tokens, one_rank.valid_tokens);
-  EXPECT_EQ(outcome.tokens_seen, one_rank.tokens_seen);
-  for (const auto& [name, tensor] : one_rank.initial) {
-    EXPECT_TRUE(at::equal(outcome.initial.at(name), tensor)) << "initial " << name;
-  }
-  for (const auto& [name, tensor] : one_rank.final) {
-    SCOPED_TRACE(name);
-    EXPECT_CLOSE(outcome.final.at(name), tensor, limits.parameters);
-  }
-}
-
-void expect_same_run(const Outcome& outcome, const Outcome& one_rank, double limit) {
-  expect_same_run(outcome, one_rank, {limit, limit, limit});
-}
 
 const Outcome& one_rank_run(bool tied = false) {
   static const Outcome plain = train(configure({"one", 1, 1, 1}), 1);

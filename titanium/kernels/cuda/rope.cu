@@ -100,6 +100,65 @@ __global__ void __launch_bounds__(kThreads, kBlocks) rope_kernel(RopeArgs args) 
   magnitudes.raise(args);
 }
 
+// The real parts lie in one half of a head, the imaginary ones in the other.
+template <int N>
+__device__ void rotate_halves(float (&real)[N], float (&imaginary)[N], const float (&table)[2 * N], bool inverse) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const float x = real[i], y = imaginary[i];
+    const float cosine = table[2 * i], sine = inverse ? -table[2 * i + 1] : table[2 * i + 1];
+    real[i] = x * cosine - y * sine;
+    imaginary[i] = x * sine + y * cosine;
+  }
+}
+
+// As rope_kernel; a thread has the same word of both halves.
+template <typename T>
+__global__ void __launch_bounds__(kThreads, kBlocks) rope_halves_kernel(RopeArgs args) {
+  constexpr int N = kVectorSize<T>, kHeadsOfHalves = 3;
+  const int half = static_cast<int>(args.head_dim / 2), words = half / N;
+  const int lanes = words < kThreads ? words : kThreads;
+  const int heads_at_once = kThreads / lanes;
+  const int first_head = threadIdx.x / lanes;
+  const int heads = static_cast<int>(args.q_heads + args.k_heads);
+  HeadMagnitudes<T> magnitudes;
+  const int64_t first_token = first_head < heads_at_once ? blockIdx.x : args.tokens;
+  for (int64_t token = first_token; token < args.tokens; token += gridDim.x) {
+    const int64_t position = token - quotient(token, args.seq_len) * args.seq_len;
+    const TokenHeads<T> head_at(args, token);
+    for (int word = threadIdx.x % lanes; word < words; word += lanes) {
+      const int column = word * N;
+      float table[2 * N];
+      to_float(load_again<float, 2 * N>(args.table + position * args.head_dim + 2 * column), table);
+      for (int begin = first_head; begin < heads; begin += heads_at_once * kHeadsOfHalves) {
+        Raw<T, N> raw[kHeadsOfHalves][2];
+#pragma unroll
+        for (int i = 0; i < kHeadsOfHalves; ++i) {
+          const int head = begin + i * heads_at_once;
+          if (head >= heads) break;
+          raw[i][0] = load<T, N>(head_at[head] + column);
+          raw[i][1] = load<T, N>(head_at[head] + half + column);
+        }
+#pragma unroll
+        for (int i = 0; i < kHeadsOfHalves; ++i) {
+          const int head = begin + i * heads_at_once;
+          if (head >= heads) break;
+          float real[N], imaginary[N];
+          to_float(raw[i][0], real);
+          to_float(raw[i][1], imaginary);
+          rotate_halves(real, imaginary, table, args.inverse);
+          const auto first = from_float<T, N>(real), second = from_float<T, N>(imaginary);
+          store<T, N>(head_at[head] + column, first);
+          store<T, N>(head_at[head] + half + column, second);
+          magnitudes.add(args, head, first);
+          magnitudes.add(args, head, second);
+        }
+      }
+    }
+  }
+  magnitudes.raise(args);
+}
+
 // Any even head_dim and any alignment: a pair at a time.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks) plain_rope_kernel(RopeArgs args) {
@@ -109,14 +168,15 @@ __global__ void __launch_bounds__(kThreads, kBlocks) plain_rope_kernel(RopeArgs 
     const int64_t position = token - quotient(token, args.seq_len) * args.seq_len;
     const TokenHeads<T> head_at(args, token);
     for (int pair = threadIdx.x; pair < pairs; pair += kThreads) {
-      const int head = pair / half, column = 2 * (pair - head * half);
-      T* at = head_at[head] + column;
-      const float* entry = args.table + position * args.head_dim + column;
-      float values[2] = {static_cast<float>(at[0]), static_cast<float>(at[1])};
+      const int head = pair / half, number = pair - head * half;
+      const int apart = args.halves ? half : 1;  // the two of a pair
+      T* at = head_at[head] + (args.halves ? number : 2 * number);
+      const float* entry = args.table + position * args.head_dim + 2 * number;
+      float values[2] = {static_cast<float>(at[0]), static_cast<float>(at[apart])};
       const float table[2] = {entry[0], entry[1]};
       rotate(values, table, args.inverse);
       at[0] = static_cast<T>(values[0]);
-      at[1] = static_cast<T>(values[1]);
+      at[apart] = static_cast<T>(values[1]);
       magnitudes.add(args, head, from_float<T, 2>(values));
     }
   }
@@ -128,9 +188,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks) plain_rope_kernel(RopeArgs 
 void rope(const RopeArgs& args, CUstream_st* stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
-    const bool vector = args.head_dim % kVectorSize<T> == 0 && vector_aligned(args.q, args.q_row_stride, sizeof(T)) &&
+    const int64_t word_length = args.halves ? args.head_dim / 2 : args.head_dim;
+    const bool vector = word_length % kVectorSize<T> == 0 && vector_aligned(args.q, args.q_row_stride, sizeof(T)) &&
                         vector_aligned(args.k, args.k_row_stride, sizeof(T)) && vector_aligned(args.table, 0, 1);
-    launch(vector ? rope_kernel<T> : plain_rope_kernel<T>, args.tokens, kThreads, 0, stream, args);
+    const auto kernel = args.halves ? rope_halves_kernel<T> : rope_kernel<T>;
+    launch(vector ? kernel : plain_rope_kernel<T>, args.tokens, kThreads, 0, stream, args);
   });
 }
 

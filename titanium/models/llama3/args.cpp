@@ -1,10 +1,5 @@
 #include "titanium/models/llama3/args.h"
 
-#include <nlohmann/json.hpp>
-
-#include "titanium/base/error.h"
-#include "titanium/base/file.h"
-
 namespace titanium::models::llama3 {
 namespace {
 
@@ -92,27 +87,12 @@ const std::map<std::string, Args>& llama2_flavors() {
   return flavors;
 }
 
-std::string to_json(const Args& args) {
-  nlohmann::ordered_json json = {{"dim", args.dim},
-                                 {"n_layers", args.n_layers},
-                                 {"n_heads", args.n_heads},
-                                 {"n_kv_heads", args.n_kv_heads},
-                                 {"head_dim", args.head_dim},
-                                 {"ffn_hidden_dim", args.ffn_hidden_dim},
-                                 {"vocab_size", args.vocab_size},
-                                 {"norm_eps", args.norm_eps},
-                                 {"rope_theta", args.rope_theta}};
-  if (args.rope_scaling) {
-    json["rope_scaling"] = {{"factor", args.rope_scaling->factor},
-                            {"low_freq_factor", args.rope_scaling->low_frequency_factor},
-                            {"high_freq_factor", args.rope_scaling->high_frequency_factor},
-                            {"original_max_position_embeddings", args.rope_scaling->original_max_position}};
-  }
-  json["max_seq_len"] = args.max_seq_len;
-  json["tied_embeddings"] = args.tied_embeddings;
-  json["attn_type"] = args.attn_type;
-  json["attn_mask_type"] = args.attn_mask_type;
-  return json.dump();
+const ArgFields<Args>& fields() {
+  static const ArgFields<Args> fields = decoder::dense_fields<Args>(
+      /*head_dim=*/[](const Args& args) { return args.dim / args.n_heads; }, /*norm_eps=*/1e-6, /*max_seq_len=*/2048);
+  return fields;
 }
+
+std::string to_json(const Args& args) { return models::to_json(args, fields()); }
 
 }  // namespace titanium::models::llama3

@@ -3,31 +3,17 @@
 
 #include <filesystem>
 #include <map>
-#include <optional>
-#include <string>
 
-#include "titanium/ops/rope.h"
-#include "titanium/tensor/tensor.h"
+#include "titanium/models/decoder/args.h"
 
 namespace titanium::models::llama3 {
 
-struct Args {
-  int64_t dim = 4096;
-  int64_t n_layers = 32;
-  int64_t n_heads = 32;
-  int64_t n_kv_heads = 32;
-  int64_t head_dim = 128;
+struct Args : decoder::Args, decoder::HeadArgs {
   int64_t ffn_hidden_dim = 11008;
-  int64_t vocab_size = 128256;
-  double norm_eps = 1e-5;
-  double rope_theta = 10000;
-  std::optional<ops::RopeScaling> rope_scaling;
-  int64_t max_seq_len = 131072;
-  bool depth_init = true;
-  bool tied_embeddings = false;
-  std::string attn_type = "sdpa";         // sdpa, flex or varlen
-  std::string attn_mask_type = "causal";  // causal or block_causal
 };
+
+// All fields, with Hugging Face's keys.
+const ArgFields<Args>& fields();
 
 // The tables of reference sizes, by flavor.
 const std::map<std::string, Args>& llama3_flavors();

@@ -1,8 +1,8 @@
-// Runs Llama for parity/llama.py.
+// Runs decoders for parity/llama.py and its like (tests/support/decoder_parity.py).
 //
-//   llama_driver gradients CHECKPOINT IN.safetensors OUT.safetensors [OPTIONS]   IN: tokens and labels [B, S]
+//   decoder_driver gradients CHECKPOINT IN.safetensors OUT.safetensors [OPTIONS]   IN: tokens and labels [B, S]
 //       OUT: loss (summed over tokens), grad.FQN
-//   llama_driver train STEPS OUT.safetensors [OPTIONS]
+//   decoder_driver train STEPS OUT.safetensors [OPTIONS]
 //       OUT: initial.FQN, tokens and labels [steps, B, S], loss and grad_norm [steps], grad.FQN of the last step
 //
 // OPTIONS are those of `titanium train`.
@@ -76,7 +76,7 @@ int run(const std::vector<std::string>& arguments) {
   } else if (command == "train" && arguments.size() >= 3) {
     train_steps(std::stoi(arguments[1]), arguments[2], std::span(arguments).subspan(3));
   } else {
-    std::cerr << "usage: see the head of llama_driver.cpp\n";
+    std::cerr << "usage: see the head of decoder_driver.cpp\n";
     return 2;
   }
   return 0;

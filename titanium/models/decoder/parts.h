@@ -1,0 +1,71 @@
+// The two halves of a decoder's block, which a family gives. What a token meets on its way through a block:
+// h = x + attention(norm(x)), then h + feed_forward(norm(h)).
+// Shapes: B batch, S sequence, T = B*S tokens, t this rank's rows of them, D model dim.
+#pragma once
+
+#include "titanium/nn/block.h"
+#include "titanium/nn/kv_cache.h"
+#include "titanium/nn/layers.h"
+#include "titanium/nn/unit.h"
+#include "titanium/ops/attention.h"
+#include "titanium/ops/context_exchange.h"
+#include "titanium/ops/row_exchange.h"
+#include "titanium/parallel/tensor_parallel.h"
+
+namespace titanium::models::decoder {
+
+// What a block gets beside the hidden states; the same for all blocks.
+struct BlockContext {
+  Tensor rope_table;  // its rows are the positions of one sequence, or of this rank's share of it
+  ops::DocumentsPtr documents;
+  ops::RowExchange& rows;
+  ops::ContextExchange* sequence = nullptr;  // null: whole sequences are here
+};
+
+// The initial distribution. Projections back to the hidden states have a smaller deviation, which depends on the depth.
+struct InitialWeights {
+  uint64_t seed = 0;
+  double residual_std = 0.02;
+};
+
+// A size that tensor parallelism cuts, in words: {"key/value heads", 8}.
+struct CutSize {
+  const char* what;
+  int64_t count;
+};
+
+class Half : public nn::Module {
+ public:
+  virtual void init_weights(const InitialWeights& init) = 0;
+  // How its children are cut. Patterns live as long as the program.
+  virtual parallel::TensorParallelPlan tensor_parallel_plan() const = 0;
+  virtual std::vector<CutSize> cut_sizes() const = 0;
+  // Elements of weights that one token is multiplied with: by default those of all its parameters.
+  virtual int64_t multiplied_elements() const;
+  // Units of its own, inside that of the block, in the order of the forward. The block's unit has the other parameters.
+  virtual std::vector<nn::Unit*> units() { return {}; }
+};
+
+class Attention : public Half {
+ public:
+  // x + attention(norm(x)).
+  virtual Tensor forward(const Tensor& x_tD, nn::RmsNorm& norm, const BlockContext& context) = 0;
+  // The same for new tokens after those in the cache, which takes them in as those of `layer`.
+  virtual Tensor decode(const Tensor& x_TD, nn::RmsNorm& norm, const BlockContext& context, int64_t layer,
+                        nn::KvCache& cache) = 0;
+  virtual nn::KeyValueShape key_value_shape() const = 0;
+  // Bytes that it keeps per token from the forward to the backward, beside x and the norm's.
+  virtual int64_t kept_bytes(Dtype compute) const = 0;
+  // Multiplications of scores and values per token, forward only.
+  virtual int64_t score_multiplications(int64_t seq_len) const = 0;
+};
+
+class FeedForward : public Half {
+ public:
+  // h + feed_forward(norm(h)), keeping what `level` says, of levels().
+  virtual Tensor forward(const Tensor& h_tD, nn::RmsNorm& norm, const BlockContext& context, size_t level) = 0;
+  // What it can keep, beside h and the norm's; at the last level it keeps nothing.
+  virtual nn::SaveLevels levels(Dtype compute) const = 0;
+};
+
+}  // namespace titanium::models::decoder

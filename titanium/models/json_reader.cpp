@@ -1,0 +1,69 @@
+#include "titanium/models/json_reader.h"
+
+#include <fmt/format.h>
+
+#include "titanium/base/error.h"
+#include "titanium/base/file.h"
+
+namespace titanium::models {
+namespace {
+
+using Json = nlohmann::json;
+constexpr auto kReplaceInvalid = Json::error_handler_t::replace;
+
+}  // namespace
+
+Json read_json_object(const std::filesystem::path& file, std::string_view expected) {
+  Json json = Json::parse(read_file(file, "model description"), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object())
+    throw UsageError(fmt::format("{} is not a JSON object. Expected {}.", file.string(), expected));
+  return json;
+}
+
+bool JsonReader::has(std::string_view key) const { return object_.contains(key) && !object_[key].is_null(); }
+
+int64_t JsonReader::size(std::string_view key, int64_t largest) const {
+  const Json& value = required(key);
+  if (!value.is_number_integer()) fail(key, "a whole number");
+  if (value < 1 || value > largest) fail(key, fmt::format("between 1 and {}", largest));
+  return value.get<int64_t>();
+}
+
+double JsonReader::positive(std::string_view key) const {
+  const Json& value = required(key);
+  if (!value.is_number() || !(value.get<double>() > 0)) fail(key, "a positive number");
+  return value.get<double>();
+}
+
+bool JsonReader::flag(std::string_view key) const {
+  const Json& value = required(key);
+  if (!value.is_boolean()) fail(key, "true or false");
+  return value.get<bool>();
+}
+
+std::string JsonReader::text_or(std::string_view key, const std::string& fallback) const {
+  if (!has(key)) return fallback;
+  if (!object_[key].is_string()) fail(key, "a string");
+  return object_[key].get<std::string>();
+}
+
+JsonReader JsonReader::object(std::string_view key) const {
+  const Json& value = required(key);
+  if (!value.is_object()) fail(key, "an object");
+  return {fmt::format("{}: {}", place_, key), value};
+}
+
+void JsonReader::fail(std::string_view key, const std::string& expectation) const {
+  // Containers are not written out: they may be large, and nested deeper than the stack.
+  const std::string value = !has(key)                      ? "missing"
+                            : object_[key].is_structured() ? fmt::format("an {}", object_[key].type_name())
+                                                           : object_[key].dump(-1, ' ', false, kReplaceInvalid);
+  throw UsageError(fmt::format("{}: {} is {}, but should be {}.", place_, key, value.substr(0, 80), expectation));
+}
+
+const Json& JsonReader::required(std::string_view key) const {
+  if (!has(key)) fail(key, "given");
+  return object_[key];
+}
+
+}  // namespace titanium::models

@@ -1,0 +1,32 @@
+// What a family of models hands to the registry: everything that the rest of the program knows of it by name.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "titanium/config/job_config.h"
+#include "titanium/models/language_model.h"
+
+namespace titanium::models {
+
+struct ModelSpec {
+  std::string name;                  // model.name
+  std::vector<std::string> flavors;  // model.flavor, without "auto"
+  // The model of model.flavor and the other options, for sequences up to `max_seq_len`; without it for as many
+  // positions as the model was made for. The flavor is one of the list, or "auto": then the sizes are in
+  // model.hf_assets_path. No storage is allocated. Throws UsageError for options that do not fit the family.
+  std::unique_ptr<LanguageModel> (*build)(const config::Model& options, std::optional<int64_t> max_seq_len);
+  std::string hugging_face_type;  // model_type of its config.json; empty: it is not there
+};
+
+// The names of a table of flavors.
+template <typename Flavors>
+std::vector<std::string> names_of(const Flavors& flavors) {
+  std::vector<std::string> names;
+  for (const auto& [name, args] : flavors) names.push_back(name);
+  return names;
+}
+
+}  // namespace titanium::models

@@ -1,0 +1,15 @@
+// What a language model reads.
+#pragma once
+
+#include "titanium/ops/documents.h"
+
+namespace titanium::models {
+
+// Token ids [B, S] on the model's device, with the documents in them if the model's attention stays inside documents.
+// With context parallelism S is this rank's share of the sequence.
+struct TokenBatch {
+  Tensor tokens_BS;
+  ops::DocumentsPtr documents;
+};
+
+}  // namespace titanium::models

@@ -1,0 +1,29 @@
+// A block of a model, as those see it who plan memory: what it may keep from its forward for its backward.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "titanium/nn/module.h"
+
+namespace titanium::nn {
+
+struct SaveLevel {
+  std::string_view name;
+  int64_t kept_bytes = 0;      // per token, from the forward to the backward
+  int64_t backward_bytes = 0;  // per token, that the backward needs beside: temporaries, and what is computed once more
+};
+
+// A block's own list, from the level that keeps all that its operators need to the one that keeps only its input.
+// The results are the same bits at every level.
+using SaveLevels = std::vector<SaveLevel>;
+
+class Block : public Module {
+ public:
+  // What it can do when it computes in that dtype. Never empty.
+  virtual SaveLevels levels(Dtype compute) const = 0;
+
+  size_t level = 0;  // of these
+};
+
+}  // namespace titanium::nn
