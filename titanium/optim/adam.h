@@ -62,7 +62,8 @@ class Adam {
   using Slots = std::vector<const Slot*>;
   struct Decisions;
   void update(const Slots& slots, double lr, const Tensor& norm, double max_norm);
-  kernels::AdamWTensor describe(const Slot& slot, const Tensor& value, const Tensor& grad) const;
+  // The entries of a slot: one, or one for each matrix of element numbers where these matter.
+  std::vector<kernels::AdamWTensor> describe(const Slot& slot, const Tensor& value, const Tensor& grad) const;
   kernels::AdamWArgs arguments(double lr, const Decisions& decisions) const;
   bool rounds_stochastically(const Parameter& parameter) const;
   void update_with_kernel(const Slots& slots, double lr, const Decisions& decisions);

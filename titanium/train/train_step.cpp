@@ -5,8 +5,7 @@
 
 #include "titanium/base/log.h"
 #include "titanium/comm/flight_recorder.h"
-#include "titanium/optim/grad_norm.h"
-#include "titanium/parallel/tensor_parallel.h"
+#include "titanium/parallel/grad_reduction.h"
 #include "titanium/train/token_batch.h"
 
 namespace titanium::train {
@@ -58,7 +57,7 @@ Tensor forward_backward(TrainState& run, const std::vector<data::Batch>& batches
   Tensor total = at::zeros({}, at::TensorOptions(at::kDouble).device(run.device));
   if (run.pipeline) {
     run_pipeline(run, batches, scale, total);
-    parallel::sum_sequence_grads(run.parameters, *run.mesh);
+    parallel::sum_replicated_grads(run.parameters, *run.mesh);
     run.pipeline->sum_shared_grads();
     return total;
   }
@@ -70,22 +69,14 @@ Tensor forward_backward(TrainState& run, const std::vector<data::Batch>& batches
     run.parallelism.data_parallel->end_micro_batch();
     total.add_(loss.detach());
   }
-  parallel::sum_sequence_grads(run.parameters, *run.mesh);
+  parallel::sum_replicated_grads(run.parameters, *run.mesh);
   return total;
 }
 
-// Every element of the model counts once: shards are added up, and what tensor-parallel ranks hold alike is counted by
-// the first of them.
 Tensor global_grad_norm(const TrainState& run) {
-  std::vector<Parameter*> counted;
-  const Parameter* second_copy = run.pipeline ? run.pipeline->second_copy() : nullptr;
-  for (Parameter* parameter : run.parameters) {
-    if (parameter == second_copy) continue;
-    if (run.mesh->rank("tp") == 0 || parallel::is_cut_by(*parameter, "tp")) counted.push_back(parameter);
-  }
-  const Tensor sum = optim::sum_of_squares(counted);
-  for (const char* axis : {"fsdp", "tp", "pp"}) run.mesh->reduce(axis, sum, comm::Reduce::kSum);
-  return sum.sqrt();
+  std::vector<Parameter*> counted = run.parameters;
+  if (run.pipeline) std::erase(counted, run.pipeline->second_copy());
+  return parallel::global_grad_norm(counted, *run.mesh);
 }
 
 }  // namespace
