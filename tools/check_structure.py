@@ -1,6 +1,6 @@
-"""Checks of the source tree that are tests: layers, sizes, headers, models, format, linkage.
+"""Checks of the source tree that are tests: layers, sizes, headers, models, axes, notes, format, linkage.
 
-    python tools/check_structure.py layers|sizes|headers|models|format
+    python tools/check_structure.py layers|sizes|headers|models|axes|notes|format
     python tools/check_structure.py linkage build/titanium
 """
 
@@ -20,6 +20,22 @@ FORBIDDEN_NAMES = re.compile(r"(^|_)(utils?|helpers?|misc|manager|v2|fast|new)(_
 # What the program may need at run time besides the torch wheel: the C and C++ runtimes that every machine has.
 SYSTEM_LIBRARIES = re.compile(r"^(ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|gomp|asan|ubsan))\.so(\.\d+)*$")
 WHEEL_LIBRARIES = re.compile(r"^lib(c10|c10_cuda|torch|torch_cpu|torch_cuda|cudart|cublas|cublasLt|cudnn|nccl)\.so(\.\d+)*$")
+
+# Which files may spell the name of a mesh axis. Everything else asks parallel/placement.h over which axes a parameter is cut
+# or replicated, so that a parameter in another view of the ranks needs no change elsewhere.
+AXIS_HOMES = ("titanium/parallel/parallel_dims.cpp", "titanium/parallel/mesh.cpp", "titanium/parallel/placement.cpp")
+EXCHANGES = ("titanium/models/parallelize.cpp", "titanium/parallel/context_parallel.cpp")  # they connect the axis with the model
+TOKENS = ("titanium/train/",)  # which ranks read, count and hand on which tokens
+AXIS_FILES = {
+    "dp_replicate": AXIS_HOMES,
+    "fsdp": AXIS_HOMES,
+    "efsdp": AXIS_HOMES,
+    "ep": AXIS_HOMES,
+    "etp": AXIS_HOMES,
+    "tp": AXIS_HOMES + EXCHANGES + TOKENS,
+    "cp": AXIS_HOMES + EXCHANGES + TOKENS,
+    "pp": AXIS_HOMES + TOKENS + ("titanium/parallel/matrix_owners.cpp",),  # a matrix stays inside its stage
+}
 
 
 # Files outside of models/ that name one: the default of an option, and a file format of one family.
@@ -155,6 +171,41 @@ def check_models():
                 continue
             if parts[1] != "models" or (found.group(1) in families and parts[2] != found.group(1)):
                 yield f"{relative(path)}:{number}: {found.group(0)} is a name that only a model's own folder has"
+
+
+def check_axes():
+    for path in sources("titanium"):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            for name in re.findall(r'"(\w+)"', line.split("//")[0]):
+                if not str(relative(path)).startswith(AXIS_FILES.get(name, "")):
+                    yield f'{relative(path)}:{number}: "{name}" is a mesh axis; ask parallel/placement.h which axes matter'
+
+
+def check_notes():
+    """A note is defined by a comment line that holds its name alone; everything else cites it."""
+    defined, cited = {}, []
+    pages = [path for suffix in ("md", "py") for path in sorted(ROOT.rglob(f"*.{suffix}")) if not skipped(path)]
+    for path in [*sources(), *pages]:
+        text = path.read_text()
+        for found in re.finditer(r"Note(?:\s|//)+\[([^]]+)\]", text):
+            name = re.sub(r"\s*\n\s*(//)?\s*", " ", found.group(1))  # a citation may go over two lines
+            before, after = text[: found.start()].rpartition("\n")[2], text[found.end() :].partition("\n")[0]
+            place = f"{relative(path)}:{text.count(chr(10), 0, found.start()) + 1}"
+            if before.strip() == "//" and not after:
+                defined.setdefault(name, []).append(place)
+            else:
+                cited.append((place, name))
+    for name, places in defined.items():
+        if len(places) > 1:
+            yield f"{places[1]}: Note [{name}] is defined at {places[0]} as well"
+    for place, name in cited:
+        if name not in defined and name != "Name":  # CONTRIBUTING.md shows the form
+            yield f"{place}: there is no Note [{name}]"
+
+
+def skipped(path):
+    """Build folders, and this file, which speaks of notes in general."""
+    return relative(path).parts[0].startswith("build") or path == pathlib.Path(__file__).resolve()
 
 
 def check_format():

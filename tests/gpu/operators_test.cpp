@@ -100,6 +100,19 @@ TEST_F(GpuOperators, InitialWeightsHaveTheSameBitsAsOnTheCpu) {
   }
 }
 
+TEST_F(GpuOperators, InitialWeightsOfExpertsHaveTheSameBitsForEveryCut) {
+  Parameter whole("experts.w", {6, 40, 24});
+  whole.materialize(at::kFloat, at::kCPU);
+  init_normal(whole, 7, 0.02);
+  for (const Box& shard : {Box{{2, 0, 0}, {3, 40, 24}}, Box{{2, 10, 0}, {3, 20, 24}}, Box{{2, 10, 3}, {3, 20, 7}}}) {
+    Parameter gpu("experts.w", {6, 40, 24});
+    gpu.part = gpu.shard = shard;
+    gpu.materialize(at::kFloat, gpu_);
+    init_normal(gpu, 7, 0.02);
+    EXPECT_TRUE(at::equal(gpu.value.cpu(), box_of(whole.value, shard)));
+  }
+}
+
 void check_attention(Device gpu, int64_t seq_len, int64_t heads, int64_t kv_heads, int64_t head_dim,
                      bool with_documents) {
   const int64_t batch = 2;

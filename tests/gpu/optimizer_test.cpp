@@ -110,8 +110,8 @@ TEST_F(GpuOptimizer, ANormThatIsNotFiniteChangesNothing) {
 TEST_F(GpuOptimizer, StochasticRoundingHasTheBitsOfTheCpuForWholesAndShards) {
   // 1 - 0.001 without rounding on the way: the same fp32 number on both sides.
   const AdamOptions options = {.beta1 = 0, .beta2 = 0, .eps = 0, .weight_decay = 0, .rounding_seed = 11};
-  const auto updated = [&](Device device, const Box& shard) {
-    Parameter p("w", {700, 96});
+  const auto updated = [&](Device device, const Shape& shape, const Box& shard) {
+    Parameter p("w", shape);
     p.part = p.shard = shard;
     p.materialize(at::kBFloat16, device);
     p.value.detach().fill_(1);
@@ -121,15 +121,20 @@ TEST_F(GpuOptimizer, StochasticRoundingHasTheBitsOfTheCpuForWholesAndShards) {
     adam.step(1e-3);
     return p.value.detach().cpu();
   };
-  const Box all = {{0, 0}, {700, 96}};
-  const Tensor whole = updated(at::kCPU, all);
-  for (const Box& shard : {all, Box{{123, 0}, {400, 96}}, Box{{0, 32}, {700, 24}}, Box{{7, 5}, {300, 71}}}) {
-    SCOPED_TRACE(testing::Message() << shard.offset << shard.shape);
-    EXPECT_TRUE(updated(gpu_, shard).equal(box_of(whole, shard)));
-    ops::set_reference_ops(true);
-    EXPECT_TRUE(updated(gpu_, shard).equal(box_of(whole, shard)));
-    ops::set_reference_ops(false);
-  }
+  const auto check = [&](const Shape& shape, const std::vector<Box>& shards) {
+    const Tensor whole = updated(at::kCPU, shape, whole_box(shape));
+    for (const Box& shard : shards) {
+      SCOPED_TRACE(testing::Message() << shard.offset << shard.shape);
+      EXPECT_TRUE(updated(gpu_, shape, shard).equal(box_of(whole, shard)));
+      ops::set_reference_ops(true);
+      EXPECT_TRUE(updated(gpu_, shape, shard).equal(box_of(whole, shard)));
+      ops::set_reference_ops(false);
+    }
+  };
+  const Shape matrix = {700, 96}, experts = {6, 80, 48};
+  check(matrix, {whole_box(matrix), {{123, 0}, {400, 96}}, {{0, 32}, {700, 24}}, {{7, 5}, {300, 71}}});
+  check(experts,
+        {{{2, 0, 0}, {3, 80, 48}}, {{2, 40, 0}, {3, 40, 48}}, {{2, 40, 16}, {3, 40, 16}}, {{1, 7, 5}, {4, 30, 21}}});
 }
 
 TEST_F(GpuOptimizer, StochasticRoundingDiffersFromTheCpuByOneUnitAndSeldom) {

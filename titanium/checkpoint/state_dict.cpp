@@ -1,18 +1,13 @@
 #include "titanium/checkpoint/state_dict.h"
 
-#include <array>
-
 #include "titanium/base/error.h"
 #include "titanium/checkpoint/tensor_names.h"
-#include "titanium/parallel/tensor_parallel.h"
+#include "titanium/parallel/placement.h"
 
 namespace titanium::checkpoint {
 namespace {
 
 constexpr size_t kSmallestCut = 1 << 20;
-
-// The axes of the dense view inside a pipeline stage, outermost first.
-constexpr std::array<const char*, 3> kHolders = {"dp_replicate", "fsdp", "tp"};
 
 std::string optimizer_name(const std::string& kind, const std::string& fqn, const std::string& key) {
   return fmt::format("{}.{}.{}", kind, fqn, key);
@@ -80,12 +75,7 @@ bool Shares::is_first_holder(const Parameter& parameter) const {
 
 std::optional<Box> Shares::of(const Parameter& parameter, size_t turn, size_t bytes) const {
   if (&parameter == left_out_) return std::nullopt;
-  int64_t holders = 1, place = 0;
-  for (const char* axis : kHolders) {
-    if (parallel::is_cut_by(parameter, axis)) continue;
-    place = place * parallel::axis_size(dims_, axis) + parallel::axis_rank(dims_, axis, rank_);
-    holders *= parallel::axis_size(dims_, axis);
-  }
+  const auto [place, holders] = parallel::replica_of(parameter, dims_, rank_);
   Box share = parameter.shard;
   if (holders > 1 && (bytes < kSmallestCut || share.shape.empty())) {
     if (static_cast<int64_t>(turn) % holders != place) return std::nullopt;
@@ -113,7 +103,7 @@ void add_model(StateDict& state, const nn::Module& model, const Shares& shares, 
     const bool cast = dtype && c10::isFloatingType(buffer->dtype);
     state.tensors.push_back({.name = buffer->fqn,
                              .global_shape = buffer->shape,
-                             .box = {Shape(buffer->shape.size(), 0), buffer->shape},
+                             .box = whole_box(buffer->shape),
                              .tensor = cast ? buffer->value.to(*dtype) : buffer->value,
                              .path = {buffer->fqn}});
   }
@@ -147,8 +137,7 @@ void load_model(const DcpReader& reader, const nn::Module& model, const nn::Modu
     requests.push_back({prefix + parameter->fqn, parameter->global_shape, parameter->shard, parameter->value.detach()});
   }
   for (const nn::Buffer* buffer : model.persistent_buffers()) {
-    const Box all = {Shape(buffer->shape.size(), 0), buffer->shape};
-    requests.push_back({prefix + buffer->fqn, buffer->shape, all, buffer->value});
+    requests.push_back({prefix + buffer->fqn, buffer->shape, whole_box(buffer->shape), buffer->value});
   }
   reader.read(requests);
   for (Parameter* parameter : model.parameters()) parameter->value_changed();

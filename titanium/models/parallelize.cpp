@@ -4,6 +4,7 @@
 #include "titanium/base/log.h"
 #include "titanium/parallel/context_parallel.h"
 #include "titanium/parallel/fully_shard.h"
+#include "titanium/parallel/placement.h"
 #include "titanium/parallel/replicate.h"
 #include "titanium/parallel/tensor_parallel.h"
 
@@ -14,11 +15,11 @@ namespace {
 constexpr int64_t kAsyncPieces = 4;
 
 // Scales of float8 weights, and of what they are multiplied with, are those of the uncut tensors.
-void connect_float8(LanguageModel& model, ops::RowExchange& exchange) {
+void connect_float8(LanguageModel& model, const parallel::ParallelDims& dims, ops::RowExchange& exchange) {
   for (Parameter* parameter : model.parameters()) {
     if (!parameter->float8) continue;
     for (const Placement& placement : parameter->placements) {
-      if (placement.axis != "tp") continue;
+      if (placement.axis != parallel::axes_of_view(parameter->view, dims).tensor) continue;
       parameter->float8->cut_dim = placement.dim;
       parameter->float8->max_over_parts = [&exchange](const Tensor& amax) { exchange.max(amax); };
     }
@@ -31,7 +32,7 @@ std::unique_ptr<ops::RowExchange> apply_tensor_parallel(LanguageModel& model, co
   const bool async = options.enable_async_tensor_parallel;
   auto exchange = parallel::make_row_exchange(mesh.group("tp"), async ? kAsyncPieces : 1);
   model.set_row_exchange(*exchange, !options.disable_loss_parallel);
-  connect_float8(model, *exchange);
+  connect_float8(model, mesh.dims(), *exchange);
   if (async) log_info("Async TP is enabled");
   log_info("Applied Tensor Parallelism to the model");
   return exchange;
@@ -49,14 +50,12 @@ std::unique_ptr<ops::ContextExchange> apply_context_parallel(LanguageModel& mode
 
 std::unique_ptr<parallel::DataParallel> apply_fully_shard(LanguageModel& model, const JobConfig& config,
                                                           const parallel::Mesh& mesh, Device device) {
-  auto context = std::make_unique<parallel::ShardContext>(mesh.group("fsdp"), mesh.group("dp_replicate"), device,
-                                                          model.compute_dtype);
-  log_info("Applied {} to the model", mesh.size("dp_replicate") > 1 ? "HSDP" : "FSDP");
+  log_info("Applied {} to the model", mesh.dims().dp_replicate > 1 ? "HSDP" : "FSDP");
   if (config.training.enable_cpu_offload) log_info("Applied CPU Offloading to the model");
   const std::string& policy = config.parallelism.fsdp_reshard_after_forward;
-  const bool pipeline = mesh.size("pp") > 1;
+  const bool pipeline = mesh.dims().pp > 1;
   return std::make_unique<parallel::FullyShard>(
-      model.units(), std::move(context),
+      model.units(), mesh, std::make_unique<parallel::ShardContext>(device, model.compute_dtype),
       parallel::FullyShardOptions{
           .reshard_after_forward = policy,
           .reduce_once = pipeline || config.parallelism.fsdp_reduce_once,
@@ -67,17 +66,16 @@ std::unique_ptr<parallel::DataParallel> apply_fully_shard(LanguageModel& model, 
 std::unique_ptr<parallel::DataParallel> apply_data_parallel(LanguageModel& model, const JobConfig& config,
                                                             const parallel::Mesh& mesh, Device device) {
   if (is_fully_sharded(config.parallelism, mesh.dims())) return apply_fully_shard(model, config, mesh, device);
-  if (mesh.size("dp_replicate") == 1) return std::make_unique<parallel::DataParallel>();
+  if (mesh.dims().dp_replicate == 1) return std::make_unique<parallel::DataParallel>();
   log_info("Applied DDP to the model");
   return std::make_unique<parallel::Replicate>(
-      model.units(), mesh.group("dp_replicate"), device,
-      parallel::ReplicateOptions{.bucket_bytes = config.parallelism.ddp_bucket_mb << 20});
+      model.units(), mesh, device, parallel::ReplicateOptions{.bucket_bytes = config.parallelism.ddp_bucket_mb << 20});
 }
 
 }  // namespace
 
 bool is_fully_sharded(const config::Parallelism& options, const parallel::ParallelDims& dims) {
-  return dims.fsdp() > 1 || options.fsdp_on_one_rank;
+  return dims.fsdp() > 1 || dims.ep > 1 || options.fsdp_on_one_rank;
 }
 
 void place_parameters(LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims, int rank) {
@@ -88,15 +86,12 @@ void place_parameters(LanguageModel& model, const JobConfig& config, const paral
         "but "
         "nothing is sharded. Use more shards, or parallelism.fsdp_on_one_rank = true.");
   }
-  if (dims.tp > 1) {
-    model.check_tensor_parallel(dims.tp);
-    parallel::cut_parameters(model.parameters(), model.tensor_parallel_plan(), parallel::axis_rank(dims, "tp", rank),
-                             dims.tp);
+  if (dims.tp > 1) model.check_tensor_parallel(dims.tp);
+  if (dims.tp > 1 || dims.ep > 1) {
+    parallel::cut_parameters(model.parameters(), model.tensor_parallel_plan(), dims, rank);
   }
   if (!sharded) return;
-  for (Parameter* parameter : model.parameters()) {
-    parallel::shard_parameter(*parameter, parallel::axis_rank(dims, "fsdp", rank), dims.fsdp());
-  }
+  for (Parameter* parameter : model.parameters()) parallel::shard(*parameter, dims, rank);
 }
 
 Parallelism parallelize(LanguageModel& model, const JobConfig& config, const parallel::Mesh& mesh, Device device) {

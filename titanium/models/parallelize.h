@@ -18,7 +18,7 @@ struct Parallelism {
   ops::SequenceShare share;                               // what this rank has of each sequence
 };
 
-// Parameters are sharded over the fsdp axis, and gathered around each use.
+// Parameters are sharded over the shard axes of their views, and gathered around each use.
 bool is_fully_sharded(const config::Parallelism& options, const parallel::ParallelDims& dims);
 
 // Gives every parameter the part and the shard that world rank `rank` holds. Allocates nothing: works for any number of

@@ -9,12 +9,11 @@
 namespace titanium::ops {
 namespace {
 
-kernels::FillNormalArgs describe(const Parameter& parameter, uint64_t key,
+kernels::FillNormalArgs describe(const Parameter& parameter, const ElementNumbers& numbers, uint64_t key,
                                  const kernels::NormalDistribution& distribution) {
-  const ElementNumbers numbers = element_numbers(parameter);
-  return {parameter.value.data_ptr(),
+  return {static_cast<char*>(parameter.value.data_ptr()) + numbers.begin * parameter.value.element_size(),
           parameter.value.scalar_type() == at::kBFloat16,
-          parameter.value.numel() / numbers.columns,
+          numbers.rows,
           numbers.columns,
           static_cast<uint64_t>(numbers.first),
           static_cast<uint64_t>(numbers.row_stride),
@@ -48,11 +47,11 @@ void init_normal(Parameter& parameter, uint64_t seed, double std, double cutoff)
   const Dtype dtype = parameter.value.scalar_type();
   TI_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "{} has dtype {}. Weights are made in float32 or bfloat16.",
            parameter.fqn, dtype_name(dtype));
-  const auto args = describe(parameter, parameter_key(parameter.fqn, seed), kernels::truncated_normal(std, cutoff));
-  if (parameter.value.is_cuda()) {
-    launch(args);
-  } else {
-    fill_on_cpu(args);
+  const uint64_t key = parameter_key(parameter.fqn, seed);
+  const kernels::NormalDistribution distribution = kernels::truncated_normal(std, cutoff);
+  for (const ElementNumbers& numbers : element_numbers(parameter)) {
+    const kernels::FillNormalArgs args = describe(parameter, numbers, key, distribution);
+    parameter.value.is_cuda() ? launch(args) : fill_on_cpu(args);
   }
   parameter.value_changed();
 }

@@ -48,7 +48,8 @@ class Adam::Update {
     Tensor scale;  // of the gradients
     Tensor skip;   // 1 or 0
   };
-  kernels::AdamWTensor describe(const Slot& slot, const Tensor& value, const Tensor& grad) const;
+  // The entries of a slot: one, or one for each matrix of element numbers where these matter.
+  std::vector<kernels::AdamWTensor> describe(const Slot& slot, const Tensor& value, const Tensor& grad) const;
   kernels::AdamWArgs arguments(const Decisions& decisions) const;
   bool rounds_stochastically(const Parameter& parameter) const;
   void apply_with_kernel(const Slots& slots) const;
@@ -91,25 +92,33 @@ void Adam::Update::apply(const Slots& slots) const {
   for (const Slot* slot : slots) slot->parameter->value_changed();
 }
 
-kernels::AdamWTensor Adam::Update::describe(const Slot& slot, const Tensor& value, const Tensor& grad) const {
-  kernels::AdamWTensor entry = {.parameter = value.mutable_data_ptr(),
-                                .gradient = grad.const_data_ptr(),
-                                .exp_avg = slot.exp_avg.mutable_data_ptr(),
-                                .exp_avg_sq = slot.exp_avg_sq.mutable_data_ptr(),
-                                .count = value.numel(),
-                                .parameter_type = ops::element_type(value),
-                                .gradient_type = ops::element_type(grad),
-                                .state_type = ops::element_type(slot.exp_avg),
-                                .first_chunk = 0,
-                                .step = slot.step.const_data_ptr<float>()};
-  if (rounds_stochastically(*slot.parameter)) {
-    const ElementNumbers numbers = element_numbers(*slot.parameter);
+std::vector<kernels::AdamWTensor> Adam::Update::describe(const Slot& slot, const Tensor& value, const Tensor& grad) const {
+  const kernels::AdamWTensor whole = {.parameter = value.mutable_data_ptr(),
+                                      .gradient = grad.const_data_ptr(),
+                                      .exp_avg = slot.exp_avg.mutable_data_ptr(),
+                                      .exp_avg_sq = slot.exp_avg_sq.mutable_data_ptr(),
+                                      .count = value.numel(),
+                                      .parameter_type = ops::element_type(value),
+                                      .gradient_type = ops::element_type(grad),
+                                      .state_type = ops::element_type(slot.exp_avg),
+                                      .first_chunk = 0,
+                                      .step = slot.step.const_data_ptr<float>()};
+  if (!rounds_stochastically(*slot.parameter)) return {whole};
+  std::vector<kernels::AdamWTensor> entries;
+  for (const ElementNumbers& numbers : element_numbers(*slot.parameter)) {
+    kernels::AdamWTensor entry = whole;
+    entry.parameter = static_cast<char*>(whole.parameter) + numbers.begin * value.element_size();
+    entry.gradient = static_cast<const char*>(whole.gradient) + numbers.begin * grad.element_size();
+    entry.exp_avg = static_cast<char*>(whole.exp_avg) + numbers.begin * slot.exp_avg.element_size();
+    entry.exp_avg_sq = static_cast<char*>(whole.exp_avg_sq) + numbers.begin * slot.exp_avg_sq.element_size();
+    entry.count = numbers.elements();
     entry.random_key = ops::parameter_key(slot.parameter->fqn, *options_.rounding_seed);
     entry.random_first = numbers.first;
     entry.random_row = numbers.columns;
     entry.random_gap = numbers.row_stride - numbers.columns;
+    entries.push_back(entry);
   }
-  return entry;
+  return entries;
 }
 
 kernels::AdamWArgs Adam::Update::arguments(const Decisions& decisions) const {
@@ -140,7 +149,7 @@ void Adam::Update::apply_with_kernel(const Slots& slots) const {
   for (const Slot* slot : slots) {
     grads.push_back(slot->parameter->grad.contiguous());
     steps.push_back(slot->step);
-    entries.push_back(describe(*slot, slot->parameter->value, grads.back()));
+    for (const auto& entry : describe(*slot, slot->parameter->value, grads.back())) entries.push_back(entry);
   }
   count_steps(steps, decisions_.skip);
   const auto list = upload(std::move(entries), slots.front()->parameter->value.device());
@@ -163,7 +172,7 @@ void Adam::Update::apply_with_host(const Slots& slots) const {
     const Tensor& value = slot->parameter->value;
     const Tensor host_value = on_host(value), grad = on_host(slot->parameter->grad).contiguous();
     const Slot host = {slot->parameter, on_host(slot->exp_avg), on_host(slot->exp_avg_sq), on_host(slot->step)};
-    update_on_host(describe(host, host_value, grad), args);
+    for (const auto& entry : describe(host, host_value, grad)) update_on_host(entry, args);
     if (value.device().is_cpu()) continue;
     value.detach().copy_(host_value);
     slot->exp_avg.copy_(host.exp_avg);

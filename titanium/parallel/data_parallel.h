@@ -1,10 +1,20 @@
-// What a train step tells its data parallelism. This class itself is that of one rank: nothing to do.
+// What a train step tells its data parallelism, and among which ranks it takes place.
 #pragma once
 
-#include "titanium/tensor/tensor.h"
+#include "titanium/nn/unit.h"
+#include "titanium/parallel/mesh.h"
 
 namespace titanium::parallel {
 
+// The ranks over which the parameters of a unit are sharded, and those that hold the same shards. At least one each.
+struct DataParallelGroups {
+  comm::GroupPtr shard, replicate;
+};
+// They follow from the view in which the parameters live; those of one unit live in the same. Its parameters are
+// sharded, or there is one rank along the shard axis.
+DataParallelGroups data_parallel_groups(const nn::Unit& unit, const Mesh& mesh);
+
+// This class itself is the data parallelism of one rank: nothing to do.
 class DataParallel {
  public:
   virtual ~DataParallel() = default;

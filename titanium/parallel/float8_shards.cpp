@@ -7,7 +7,7 @@
 namespace titanium::parallel {
 
 bool travels_as_float8(const Parameter& parameter, Dtype compute) {
-  if (!parameter.float8 || !parameter.float8->is_gathered) return false;
+  if (!parameter.float8 || !parameter.float8->is_gathered || parameter.shard_dim != 0) return false;
   // Flat buffers count in elements of the compute dtype. Tensor parallelism may have cut rows to less than one.
   return parameter.part.shape.back() % static_cast<int64_t>(c10::elementSize(compute)) == 0;
 }

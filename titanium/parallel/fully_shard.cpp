@@ -45,7 +45,7 @@ class FullyShard::Hook : public nn::UnitHook {
   size_t index_;
 };
 
-FullyShard::FullyShard(const std::vector<nn::Unit*>& units, std::unique_ptr<ShardContext> context,
+FullyShard::FullyShard(const std::vector<nn::Unit*>& units, const Mesh& mesh, std::unique_ptr<ShardContext> context,
                        const FullyShardOptions& options)
     : context_(std::move(context)), options_(options) {
   for (size_t i = 0; i < units.size(); ++i) {
@@ -54,10 +54,11 @@ FullyShard::FullyShard(const std::vector<nn::Unit*>& units, std::unique_ptr<Shar
       parameter->gather_around_use(options.reduce_once ? at::kFloat
                                                        : part_dtype(*parameter, stored, context_->compute_dtype));
     }
-    members_.push_back({.unit = units[i],
-                        .sharded = std::make_unique<ShardedUnit>(*units[i], *context_),
-                        .reshard_after_forward =
-                            !options.hold_whole && reshards_after_forward(*units[i], options.reshard_after_forward)});
+    members_.push_back(
+        {.unit = units[i],
+         .sharded = std::make_unique<ShardedUnit>(*units[i], data_parallel_groups(*units[i], mesh), *context_),
+         .reshard_after_forward =
+             !options.hold_whole && reshards_after_forward(*units[i], options.reshard_after_forward)});
     units[i]->enclose(std::make_shared<Hook>(*this, i));
   }
 }
@@ -104,11 +105,15 @@ void FullyShard::begin_micro_batch(bool last) {
 
 void FullyShard::weights_changed() {
   if (!options_.precompute_float8_scales) return;
-  std::vector<Parameter*> parameters;
+  // One reduction for all units that are sharded over the same ranks, in the order of the units.
+  std::vector<std::pair<comm::Group*, std::vector<Parameter*>>> by_group;
   for (const Member& member : members_) {
-    parameters.insert(parameters.end(), member.unit->parameters.begin(), member.unit->parameters.end());
+    comm::Group* const group = member.sharded->groups().shard.get();
+    auto found = std::ranges::find(by_group, group, [](const auto& entry) { return entry.first; });
+    if (found == by_group.end()) found = by_group.insert(found, {group, {}});
+    found->second.insert(found->second.end(), member.unit->parameters.begin(), member.unit->parameters.end());
   }
-  find_weight_amax(parameters, *context_->shard, context_->device);
+  for (const auto& [group, parameters] : by_group) find_weight_amax(parameters, *group, context_->device);
 }
 
 void FullyShard::end_micro_batch() {

@@ -5,24 +5,31 @@
 namespace titanium::parallel {
 namespace {
 
-// Expert axes come with expert parallelism.
-constexpr std::string_view kAxes[] = {"tp", "cp", "fsdp", "dp_replicate", "loss", "pp"};
-constexpr std::string_view kHostAxes[] = {"tp", "fsdp", "loss", "batch", "pp", "world"};
+using Names = std::vector<std::string_view>;
+
+// The axes in use. They follow from the degrees alone, so that all ranks make their groups in the same order. The axes
+// of experts come with expert parallelism: without it the sparse view is the dense one.
+Names axes_in_use(Names axes, const ParallelDims& dims) {
+  if (dims.ep > 1) axes.insert(axes.end(), {"efsdp", "ep", "etp"});
+  return axes;
+}
+
+// Computation waits for the exchanges on these axes, which must not queue behind the weights of the next unit.
+bool needs_own_group(std::string_view axis) { return axis == "cp" || axis == "ep"; }
 
 }  // namespace
 
 Mesh::Mesh(comm::World& world, const ParallelDims& dims) : world_(world), dims_(dims) {
-  // Axes with the same ranks share one group: a communicator costs memory and start-up time. The axis cp does not:
-  // attention waits for its exchanges, which must not queue behind the weights of the next unit.
+  // Axes with the same ranks share one group: a communicator costs memory and start-up time.
   std::map<std::vector<int>, comm::GroupPtr> known, known_on_host;
-  for (const std::string_view axis : kAxes) {
+  for (const std::string_view axis : axes_in_use({"tp", "cp", "fsdp", "dp_replicate", "loss", "pp"}, dims)) {
     const std::vector<int> members = axis_members(dims, axis, world.rank());
     comm::GroupPtr own;
-    comm::GroupPtr& group = axis == "cp" && members.size() > 1 ? own : known[members];
+    comm::GroupPtr& group = needs_own_group(axis) && members.size() > 1 ? own : known[members];
     if (group == nullptr) group = world.group(std::string(axis), members);
     groups_.emplace(axis, group);
   }
-  for (const std::string_view axis : kHostAxes) {
+  for (const std::string_view axis : axes_in_use({"tp", "fsdp", "loss", "batch", "pp", "world"}, dims)) {
     const std::vector<int> members = axis_members(dims, axis, world.rank());
     comm::GroupPtr& group = known_on_host[members];
     if (group == nullptr) group = world.host_group(std::string(axis), members);

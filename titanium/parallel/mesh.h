@@ -11,7 +11,8 @@ namespace titanium::parallel {
 
 class Mesh {
  public:
-  // Makes the groups; all ranks do so in the same order. `world` outlives the mesh.
+  // Makes the groups of the axes in use, those of experts where ep > 1; all ranks do so in the same order. `world`
+  // outlives the mesh.
   Mesh(comm::World& world, const ParallelDims& dims);
 
   const ParallelDims& dims() const { return dims_; }

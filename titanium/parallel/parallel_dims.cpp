@@ -11,7 +11,7 @@ struct Axis {
 };
 using View = std::vector<Axis>;
 
-// Note [Three views of the ranks]
+// As Note [Three views of the ranks] has them.
 std::vector<View> views(const ParallelDims& dims) {
   return {
       {{"world", dims.world()}},

@@ -13,7 +13,7 @@ namespace titanium::parallel {
 // The ranks 0 .. world-1 are numbered in three ways, outermost axis first:
 //   data loading  [pp, batch, cp, tp]           who reads which samples; `loss` is batch and cp together
 //   dense         [pp, dp_replicate, fsdp, tp]  who holds which part of ordinary parameters
-//   sparse        [pp, dp_replicate, efsdp, ep, etp]  who holds which experts
+//   sparse        [pp, dp_replicate, efsdp, ep, etp]  who holds which experts; where ep = 1, the dense view says so
 // batch = dp_replicate * dp_shard, fsdp = dp_shard * cp, efsdp = fsdp * tp / (ep * etp).
 struct ParallelDims {
   int64_t pp = 1;

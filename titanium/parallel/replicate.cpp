@@ -36,9 +36,9 @@ class Replicate::Hook : public nn::UnitHook {
   size_t bucket_;
 };
 
-Replicate::Replicate(const std::vector<nn::Unit*>& units, comm::GroupPtr group, Device device,
+Replicate::Replicate(const std::vector<nn::Unit*>& units, const Mesh& mesh, Device device,
                      const ReplicateOptions& options)
-    : group_(std::move(group)), device_(device), stream_(device) {
+    : group_(data_parallel_groups(*units.at(0), mesh).replicate), device_(device), stream_(device) {
   int64_t bytes = options.bucket_bytes;  // of the current bucket; the first unit opens one
   for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
     if (bytes >= options.bucket_bytes) {

@@ -20,7 +20,7 @@ struct ReplicateOptions {
 // unit has finished its backward, in the last micro batch of a step only.
 class Replicate : public DataParallel {
  public:
-  Replicate(const std::vector<nn::Unit*>& units, comm::GroupPtr group, Device device, const ReplicateOptions& options);
+  Replicate(const std::vector<nn::Unit*>& units, const Mesh& mesh, Device device, const ReplicateOptions& options);
   ~Replicate() override;
 
   void begin_micro_batch(bool last) override;

@@ -17,8 +17,6 @@ constexpr int64_t kAlignment = 8;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int64_t row_elements(const Parameter& parameter) { return volume(parameter.part.shape) / parameter.rows(); }
-
 int64_t shard_elements(const Parameter& parameter) { return volume(parameter.shard.shape); }
 
 }  // namespace
@@ -28,9 +26,11 @@ FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks,
   const auto bytes = [](Dtype dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); };
   FlatLayout layout{.segments = {}, .ranks = ranks, .elements = 0};
   for (Parameter* parameter : parameters) {
-    const int64_t rows = ceil_div(parameter->rows(), ranks);
-    const int64_t elements = rows * row_elements(*parameter) * bytes(travelling(*parameter)) / bytes(buffer);
-    layout.segments.push_back({parameter, elements, layout.elements});
+    const Shape& shape = parameter->part.shape;
+    const int64_t size = shape.at(static_cast<size_t>(parameter->shard_dim)), rows = ceil_div(size, ranks);
+    const int64_t elements = rows * (volume(shape) / size) * bytes(travelling(*parameter)) / bytes(buffer);
+    const int64_t runs = volume(Shape(shape.begin(), shape.begin() + parameter->shard_dim));
+    layout.segments.push_back({parameter, elements, layout.elements, runs});
     layout.elements += ceil_div(elements, kAlignment) * kAlignment;
   }
   return layout;
@@ -54,23 +54,8 @@ FlatLayout reduce_layout(const std::vector<Parameter*>& parameters, int64_t rank
   return flat_layout(parameters, ranks, kReduceDtype, [](const Parameter&) { return kReduceDtype; });
 }
 
-void shard_parameter(Parameter& parameter, int64_t rank, int64_t ranks) {
-  const int64_t rows = parameter.rows(), per_rank = ceil_div(rows, ranks);
-  const int64_t first = std::min(rows, rank * per_rank);
-  parameter.shard = parameter.part;
-  parameter.shard.shape[0] = std::min(per_rank, rows - first);
-  parameter.shard.offset[0] += first;
-  parameter.placements.push_back({"fsdp", 0});
-}
-
-ShardContext::ShardContext(comm::GroupPtr shard, comm::GroupPtr replicate, Device device, Dtype compute_dtype)
-    : shard(std::move(shard)),
-      replicate(std::move(replicate)),
-      device(device),
-      compute_dtype(compute_dtype),
-      pool(device),
-      gather_stream(device),
-      reduce_stream(device) {}
+ShardContext::ShardContext(Device device, Dtype compute_dtype)
+    : device(device), compute_dtype(compute_dtype), pool(device), gather_stream(device), reduce_stream(device) {}
 
 struct ShardedUnit::Reduction {
   explicit Reduction(Device device) : copied(device) {}
@@ -82,12 +67,13 @@ struct ShardedUnit::Reduction {
   bool scattered = false;  // `mine` holds the sum over the shard group; next is that over replicas
 };
 
-ShardedUnit::ShardedUnit(const nn::Unit& unit, ShardContext& context)
+ShardedUnit::ShardedUnit(const nn::Unit& unit, DataParallelGroups groups, ShardContext& context)
     : context_(context),
+      groups_(std::move(groups)),
       parameters_(unit.parameters),
-      gather_(gather_layout(unit.parameters, context.shard->size(), unit.parameters[0]->value.scalar_type(),
+      gather_(gather_layout(unit.parameters, groups_.shard->size(), unit.parameters[0]->value.scalar_type(),
                             context.compute_dtype)),
-      reduce_(reduce_layout(unit.parameters, context.shard->size())),
+      reduce_(reduce_layout(unit.parameters, groups_.shard->size())),
       gathered_(context.device),
       grad_memory_(unit.parameters.size()) {
   const bool travel_as_stored = std::ranges::all_of(unit.parameters, [&](const Parameter* parameter) {
@@ -117,14 +103,14 @@ void ShardedUnit::start_gather() {
   const SideStream::Scope beside(context_.gather_stream);
   if (home_.defined()) {
     flat_ = gather_.ranks == 1 ? home_ : context_.pool.take(gather_.ranks * gather_.elements, context_.compute_dtype);
-    gathering_ = context_.shard->all_gather(flat_, home_);
+    gathering_ = groups_.shard->all_gather(flat_, home_);
     return;
   }
   flat_ = context_.pool.take(gather_.ranks * gather_.elements, context_.compute_dtype);
-  const Tensor mine = flat_.narrow(0, context_.shard->rank() * gather_.elements, gather_.elements);
-  find_weight_amax(parameters_, *context_.shard, context_.device);
+  const Tensor mine = flat_.narrow(0, groups_.shard->rank() * gather_.elements, gather_.elements);
+  find_weight_amax(parameters_, *groups_.shard, context_.device);
   copy_in(mine);
-  gathering_ = context_.shard->all_gather(flat_, mine);
+  gathering_ = groups_.shard->all_gather(flat_, mine);
 }
 
 void ShardedUnit::finish_gather() {
@@ -173,9 +159,12 @@ void ShardedUnit::copy_out() {
   const Tensor by_rank = flat_.view({gather_.ranks, gather_.elements});
   ops::Tensors to, from;
   for (const Segment& segment : gather_.segments) {
-    to.push_back(whole_.narrow(0, gather_.ranks * segment.offset, gather_.ranks * segment.elements)
-                     .view({gather_.ranks, segment.elements}));
-    from.push_back(by_rank.narrow(1, segment.offset, segment.elements));
+    const int64_t run = segment.run_elements();
+    for (int64_t first = 0; first < segment.elements; first += run) {
+      const Tensor place = whole_.narrow(0, gather_.ranks * (segment.offset + first), gather_.ranks * run);
+      to.push_back(place.view({gather_.ranks, run}));
+      from.push_back(by_rank.narrow(1, segment.offset + first, run));
+    }
   }
   ops::copy_tensors(to, from);
   context_.pool.give_back(std::exchange(flat_, Tensor()));
@@ -206,19 +195,22 @@ void ShardedUnit::copy_grads_in(const std::vector<Tensor>& grads, const Tensor& 
   ops::Tensors to, from;
   for (size_t i = 0; i < grads.size(); ++i) {
     const Segment& segment = reduce_.segments[i];
-    const Tensor place = by_rank.narrow(1, segment.offset, segment.elements);
     if (!grads[i].defined()) {
-      place.zero_();
+      by_rank.narrow(1, segment.offset, segment.elements).zero_();
       continue;
     }
-    const Tensor flat = grads[i].flatten();
-    const int64_t full_ranks = flat.numel() / segment.elements;
-    to.push_back(place.narrow(0, 0, full_ranks));
-    from.push_back(flat.narrow(0, 0, full_ranks * segment.elements).view({full_ranks, segment.elements}));
-    const int64_t rest = flat.numel() - full_ranks * segment.elements;
-    if (rest == 0) continue;
-    to.push_back(place.select(0, full_ranks).narrow(0, 0, rest));
-    from.push_back(flat.narrow(0, full_ranks * segment.elements, rest));
+    const int64_t run = segment.run_elements();
+    const Tensor rows = grads[i].reshape({segment.runs, -1});
+    for (int64_t row = 0; row < segment.runs; ++row) {
+      const Tensor flat = rows.select(0, row), place = by_rank.narrow(1, segment.offset + row * run, run);
+      const int64_t full_ranks = flat.numel() / run;
+      to.push_back(place.narrow(0, 0, full_ranks));
+      from.push_back(flat.narrow(0, 0, full_ranks * run).view({full_ranks, run}));
+      const int64_t rest = flat.numel() - full_ranks * run;
+      if (rest == 0) continue;
+      to.push_back(place.select(0, full_ranks).narrow(0, 0, rest));
+      from.push_back(flat.narrow(0, full_ranks * run, rest));
+    }
   }
   ops::copy_tensors(to, from);
 }
@@ -236,10 +228,10 @@ void ShardedUnit::start_reduce() {
   reduction_->in = context_.pool.take(reduce_.ranks * reduce_.elements, kReduceDtype);
   copy_grads_in(reduction_->grads, reduction_->in);
   reduction_->copied.record();
-  reduction_->mine = context_.shard->reduces_in_place()
-                         ? reduction_->in.narrow(0, context_.shard->rank() * reduce_.elements, reduce_.elements)
+  reduction_->mine = groups_.shard->reduces_in_place()
+                         ? reduction_->in.narrow(0, groups_.shard->rank() * reduce_.elements, reduce_.elements)
                          : context_.pool.take(reduce_.elements, kReduceDtype);
-  reduction_->work = context_.shard->reduce_scatter(reduction_->mine, reduction_->in, comm::Reduce::kSum);
+  reduction_->work = groups_.shard->reduce_scatter(reduction_->mine, reduction_->in, comm::Reduce::kSum);
 }
 
 void ShardedUnit::advance_reduce() {
@@ -251,14 +243,14 @@ void ShardedUnit::advance_reduce() {
   reduction_->work->wait();
   if (!reduction_->scattered) {
     reduction_->scattered = true;
-    if (context_.replicate->size() > 1) {
-      reduction_->work = context_.replicate->all_reduce(reduction_->mine, comm::Reduce::kSum);
+    if (groups_.replicate->size() > 1) {
+      reduction_->work = groups_.replicate->all_reduce(reduction_->mine, comm::Reduce::kSum);
       return;
     }
   }
   add_to_grads(reduction_->mine);
   context_.pool.give_back(reduction_->in);
-  if (!context_.shard->reduces_in_place()) context_.pool.give_back(reduction_->mine);
+  if (!groups_.shard->reduces_in_place()) context_.pool.give_back(reduction_->mine);
   reduction_.reset();
 }
 

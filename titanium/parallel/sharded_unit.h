@@ -5,21 +5,23 @@
 #include <functional>
 #include <memory>
 
-#include "titanium/comm/group.h"
 #include "titanium/nn/unit.h"
 #include "titanium/parallel/buffer_pool.h"
+#include "titanium/parallel/data_parallel.h"
 
 namespace titanium::parallel {
 
 // Note [Flat buffers]
-// A parameter's part is cut along dim 0 into pieces of ceil(rows / n) rows, of which the last ones may be short or
-// empty. A rank's flat buffer holds its piece of every parameter of the unit, padded to the full piece, one after the
-// other; gathered, the buffers of all ranks lie side by side, and copying turns them into whole parameters. Gradients
-// go the same way back. Padding is never read.
+// A parameter's part is cut along its shard_dim, mostly dim 0, into pieces of ceil(size / n) rows, of which the last
+// ones may be short or empty (along other dims all are full). A rank's flat buffer holds its piece of every parameter
+// of the unit, padded to the full piece, one after the other; gathered, the buffers of all ranks lie side by side, and
+// copying turns them into whole parameters. Gradients go the same way back. Padding is never read.
 struct Segment {
   Parameter* parameter;
   int64_t elements;  // of one rank's piece
   int64_t offset;    // in a rank's flat buffer
+  int64_t runs;      // of adjacent elements of the part in the piece, all equally long: the indices before shard_dim
+  int64_t run_elements() const { return elements / runs; }
 };
 
 struct FlatLayout {
@@ -40,13 +42,9 @@ FlatLayout gather_layout(const std::vector<Parameter*>& parameters, int64_t rank
 // Gradients are summed in fp32.
 FlatLayout reduce_layout(const std::vector<Parameter*>& parameters, int64_t ranks);
 
-// Gives the parameter its shard of dim 0 for `rank` of `ranks`. Nothing may be materialised yet.
-void shard_parameter(Parameter& parameter, int64_t rank, int64_t ranks);
-
-// What all units of a model share. The groups have at least one member each.
+// What all units of a model share.
 struct ShardContext {
-  ShardContext(comm::GroupPtr shard, comm::GroupPtr replicate, Device device, Dtype compute_dtype);
-  comm::GroupPtr shard, replicate;
+  ShardContext(Device device, Dtype compute_dtype);
   Device device;
   Dtype compute_dtype;
   BufferPool pool;
@@ -58,7 +56,7 @@ struct ShardContext {
 // The parameters are materialised and may be given another place in memory.
 class ShardedUnit {
  public:
-  ShardedUnit(const nn::Unit& unit, ShardContext& context);
+  ShardedUnit(const nn::Unit& unit, DataParallelGroups groups, ShardContext& context);
   ~ShardedUnit();
   ShardedUnit(const ShardedUnit&) = delete;
   ShardedUnit& operator=(const ShardedUnit&) = delete;
@@ -69,6 +67,8 @@ class ShardedUnit {
   void finish_gather();
   // They are not used any more.
   void release();
+
+  const DataParallelGroups& groups() const { return groups_; }
 
   bool has_grads() const;
   // The gradients of the parts, which the current stream has computed, set out to become those of the shards.
@@ -87,6 +87,7 @@ class ShardedUnit {
   void add_to_grads(const Tensor& mine);
 
   ShardContext& context_;
+  DataParallelGroups groups_;
   std::vector<Parameter*> parameters_;
   FlatLayout gather_;
   FlatLayout reduce_;

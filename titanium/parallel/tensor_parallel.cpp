@@ -1,14 +1,12 @@
 #include "titanium/parallel/tensor_parallel.h"
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include "titanium/base/error.h"
+#include "titanium/parallel/placement.h"
 
 namespace titanium::parallel {
 namespace {
-
-constexpr std::string_view kAxis = "tp";
 
 // The component up to the next dot, which is removed from `name` as well.
 std::string_view next_component(std::string_view& name) {
@@ -42,19 +40,22 @@ const TensorParallelRule& rule_of(const Parameter& parameter, const TensorParall
   return *found;
 }
 
-void cut(Parameter& parameter, size_t dim, int64_t rank, int64_t ranks) {
-  const int64_t size = parameter.global_shape.at(dim);
-  if (size % ranks != 0) {
-    throw UsageError(
-        fmt::format("parallelism.tensor_parallel_degree = {} does not divide dim {} of {}, which has {} elements. Use "
-                    "a degree that "
-                    "divides it.",
-                    ranks, dim, parameter.fqn, size));
+void apply(TensorParallelStyle style, Parameter& parameter, const ParallelDims& dims, int rank) {
+  const std::string_view axis = axes_of_view(parameter.view, dims).tensor;
+  const auto last = static_cast<int64_t>(parameter.global_shape.size()) - 1;
+  switch (style) {
+    case TensorParallelStyle::kByColumn:
+      cut(parameter, axis, std::max<int64_t>(last - 1, 0), dims, rank);
+      break;
+    case TensorParallelStyle::kByRow:
+      cut(parameter, axis, last, dims, rank);
+      break;
+    case TensorParallelStyle::kOnSequence:
+      break;
+    case TensorParallelStyle::kOnAllRows:
+      parameter.equal_grads.emplace_back(axis);
+      break;
   }
-  parameter.part.shape[dim] = size / ranks;
-  parameter.part.offset[dim] = rank * (size / ranks);
-  parameter.shard = parameter.part;
-  parameter.placements.push_back({std::string(kAxis), static_cast<int64_t>(dim)});
 }
 
 class GroupRowExchange : public ops::RowExchange {
@@ -105,47 +106,17 @@ bool matches(std::string_view pattern, std::string_view name) {
   return pattern.empty() && name.empty();
 }
 
-void cut_parameters(const std::vector<Parameter*>& parameters, const TensorParallelPlan& plan, int64_t rank,
-                    int64_t ranks) {
+void cut_parameters(const std::vector<Parameter*>& parameters, const TensorParallelPlan& plan, const ParallelDims& dims,
+                    int rank) {
   for (Parameter* parameter : parameters) {
-    switch (rule_of(*parameter, plan).style) {
-      case TensorParallelStyle::kByColumn:
-        cut(*parameter, 0, rank, ranks);
-        break;
-      case TensorParallelStyle::kByRow:
-        cut(*parameter, 1, rank, ranks);
-        break;
-      case TensorParallelStyle::kOnSequence:
-        break;
-    }
+    const std::string_view expert = axes_of_view(parameter->view, dims).expert;
+    if (!expert.empty()) cut(*parameter, expert, /*dim=*/0, dims, rank);
+    apply(rule_of(*parameter, plan).style, *parameter, dims, rank);
   }
 }
 
 std::unique_ptr<ops::RowExchange> make_row_exchange(comm::GroupPtr group, int64_t pieces) {
   return std::make_unique<GroupRowExchange>(std::move(group), pieces);
-}
-
-void sum_sequence_grads(const std::vector<Parameter*>& parameters, const Mesh& mesh) {
-  if (mesh.size(kAxis) == 1) return;
-  std::vector<Tensor> grads, flat;
-  for (const Parameter* parameter : parameters) {
-    if (is_cut_by(*parameter, kAxis) || !parameter->grad.defined()) continue;
-    grads.push_back(parameter->grad);
-    flat.push_back(parameter->grad.flatten().to(at::kFloat));
-  }
-  if (grads.empty()) return;
-  const Tensor all = at::cat(flat);
-  mesh.reduce(kAxis, all, comm::Reduce::kSum);
-  int64_t first = 0;
-  for (Tensor& grad : grads) {
-    grad.copy_(all.narrow(0, first, grad.numel()).view(grad.sizes()));
-    first += grad.numel();
-  }
-}
-
-bool is_cut_by(const Parameter& parameter, std::string_view axis) {
-  return std::any_of(parameter.placements.begin(), parameter.placements.end(),
-                     [&](const Placement& placement) { return placement.axis == axis; });
 }
 
 }  // namespace titanium::parallel

@@ -5,6 +5,33 @@
 #include "titanium/base/error.h"
 
 namespace titanium {
+namespace {
+
+// One dim of a box, or several whose elements lie as those of one.
+struct Level {
+  int64_t offset;
+  int64_t held;
+  int64_t whole;
+};
+
+// Outermost first. A dim that is not cut joins the one outside of it, so that all but the first are cut.
+std::vector<Level> levels_of(const Parameter& parameter) {
+  std::vector<Level> inner_first;
+  for (size_t dim = parameter.global_shape.size(); dim-- > 0;) {
+    const Level level{parameter.shard.offset[dim], parameter.shard.shape[dim], parameter.global_shape[dim]};
+    if (!inner_first.empty() && inner_first.back().held == inner_first.back().whole) {
+      Level& inner = inner_first.back();
+      inner = {level.offset * inner.whole, level.held * inner.whole, level.whole * inner.whole};
+    } else {
+      inner_first.push_back(level);
+    }
+  }
+  return {inner_first.rbegin(), inner_first.rend()};
+}
+
+}  // namespace
+
+Box whole_box(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
 
 Tensor box_of(const Tensor& whole, const Box& box) {
   Tensor view = whole;
@@ -15,18 +42,31 @@ Tensor box_of(const Tensor& whole, const Box& box) {
 }
 
 Parameter::Parameter(std::string fqn, Shape global_shape)
-    : fqn(std::move(fqn)),
-      global_shape(std::move(global_shape)),
-      part{Shape(this->global_shape.size(), 0), this->global_shape},
-      shard(part) {}
+    : fqn(std::move(fqn)), global_shape(std::move(global_shape)), part(whole_box(this->global_shape)), shard(part) {}
 
-ElementNumbers element_numbers(const Parameter& parameter) {
-  const Box& shard = parameter.shard;
-  const size_t dims = parameter.global_shape.size();
-  TI_ASSERT(dims == 1 || dims == 2, "{} has {} dims", parameter.fqn, dims);
-  if (dims == 1) return {.first = shard.offset[0], .columns = shard.shape[0], .row_stride = shard.shape[0]};
-  const int64_t row_stride = parameter.global_shape[1];
-  return {.first = shard.offset[0] * row_stride + shard.offset[1], .columns = shard.shape[1], .row_stride = row_stride};
+std::vector<ElementNumbers> element_numbers(const Parameter& parameter) {
+  const int64_t elements = volume(parameter.shard.shape);
+  if (elements == 0) return {};
+  const std::vector<Level> levels = levels_of(parameter);
+  if (levels.size() < 2) {  // one stretch, in rows for those who share the work
+    const int64_t rows = parameter.shard.shape.size() < 2 ? 1 : parameter.shard.shape[0];
+    const int64_t columns = elements / rows, first = levels.empty() ? 0 : levels[0].offset;
+    return {{.begin = 0, .rows = rows, .columns = columns, .first = first, .row_stride = columns}};
+  }
+  const Level &rows = levels[levels.size() - 2], &columns = levels.back();
+  std::vector<ElementNumbers> matrices;
+  for (int64_t begin = 0; begin < elements; begin += rows.held * columns.held) {
+    // The indices of the matrix along the levels outside of it.
+    int64_t rest = begin / (rows.held * columns.held), stride = rows.whole * columns.whole;
+    int64_t first = rows.offset * columns.whole + columns.offset;
+    for (size_t i = levels.size() - 2; i-- > 0;) {
+      first += (levels[i].offset + rest % levels[i].held) * stride;
+      rest /= levels[i].held;
+      stride *= levels[i].whole;
+    }
+    matrices.push_back({begin, rows.held, columns.held, first, columns.whole});
+  }
+  return matrices;
 }
 
 void Parameter::materialize(Dtype dtype, Device device, bool pinned) {

@@ -16,6 +16,9 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
+// All of a tensor of that shape.
+Box whole_box(const Shape& shape);
+
 // That box of the whole tensor, as a view.
 Tensor box_of(const Tensor& whole, const Box& box);
 
@@ -24,6 +27,10 @@ struct Placement {
   std::string axis;
   int64_t dim = 0;
 };
+
+// By which numbering of the ranks a parameter is placed: Note [Three views of the ranks] in parallel/parallel_dims.h.
+// Ordinary parameters live in the dense view. Those of the sparse view are stacked experts: dim 0 is that of experts.
+enum class RankView { kDense, kSparse };
 
 // Work on gradients of weights that was put off, in its order.
 using GradQueue = std::vector<std::function<void()>>;
@@ -46,13 +53,18 @@ class Parameter {
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
-  std::string fqn;                    // torchtitan's name: layers.3.attention.wq.weight
-  Shape global_shape;                 // of the whole parameter, on all ranks together
-  Box part;                           // what operators see here
-  Box shard;                          // what is stored here
+  std::string fqn;     // torchtitan's name: layers.3.attention.wq.weight
+  Shape global_shape;  // of the whole parameter, on all ranks together
+  Box part;            // what operators see here
+  Box shard;           // what is stored here
+  RankView view = RankView::kDense;
+  int64_t shard_dim = 0;              // the dim of the part along which sharded data parallelism cuts it
   std::vector<Placement> placements;  // the axes that cut it, in the order of cutting; on all others it is replicated
-  Tensor value;                       // the shard: master copy, in training.dtype
-  Tensor grad;                        // of the shard; undefined, or of `value`'s shape and dtype
+  // Axes that replicate it and on which every rank computes its whole gradient, because all of them see the same rows.
+  // Over the others its gradient is summed: Note [Cut or replicated] in parallel/placement.h.
+  std::vector<std::string> equal_grads;
+  Tensor value;  // the shard: master copy, in training.dtype
+  Tensor grad;   // of the shard; undefined, or of `value`'s shape and dtype
 
   bool is_linear_weight = false;         // [out, in], used in products alone: those of ops/linear.h
   std::unique_ptr<Float8Weight> float8;  // null: its products are computed in the dtype of the activations
@@ -108,13 +120,20 @@ class Parameter {
   mutable Tensor cast_;
 };
 
-// The elements of a parameter are numbered row by row, on all ranks together. Row r of the shard holds the numbers
-// first + r * row_stride + (0 .. columns - 1); with one dim there is one row.
+// Note [Element numbers]
+// The elements of a parameter are numbered in the order of their indices, the last one fastest, on all ranks together:
+// what is random about an element depends on its number, so that every layout gets the same. The numbers of a shard of
+// any dims are those of a few matrices, one after the other in the order of the shard's elements. Row r of a matrix
+// holds first + r * row_stride + (0 .. columns - 1). One is enough unless two dims after the first are cut.
 struct ElementNumbers {
-  int64_t first;
+  int64_t begin;  // of its elements in the shard
+  int64_t rows;
   int64_t columns;
-  int64_t row_stride;  // equals `columns` where the shard is one stretch
+  int64_t first;
+  int64_t row_stride;  // equals `columns` where the matrix is one stretch
+  int64_t elements() const { return rows * columns; }
 };
-ElementNumbers element_numbers(const Parameter& parameter);
+// None for an empty shard.
+std::vector<ElementNumbers> element_numbers(const Parameter& parameter);
 
 }  // namespace titanium

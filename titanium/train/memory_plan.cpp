@@ -3,6 +3,7 @@
 #include "titanium/base/error.h"
 #include "titanium/parallel/context_parallel.h"
 #include "titanium/parallel/float8_shards.h"
+#include "titanium/parallel/placement.h"
 #include "titanium/parallel/sharded_unit.h"
 
 namespace titanium::train {
@@ -46,9 +47,10 @@ struct LargestUnits {
   int64_t whole = 0;  // bytes of all units
 };
 
-LargestUnits largest_units(models::LanguageModel& model, int64_t ranks, Dtype stored) {
+LargestUnits largest_units(models::LanguageModel& model, const parallel::ParallelDims& dims, Dtype stored) {
   LargestUnits largest;
   for (const nn::Unit* unit : model.units()) {
+    const int64_t ranks = axis_size(dims, parallel::axes_of_view(unit->parameters.at(0)->view, dims).shard);
     const UnitSize size = size_of(*unit, ranks, stored, model.compute_dtype);
     UnitSize& most = unit->role == nn::UnitRole::kBlock ? largest.block : largest.outer;
     most = {std::max(most.elements, size.elements), std::max(most.travelling, size.travelling),
@@ -62,7 +64,7 @@ LargestUnits largest_units(models::LanguageModel& model, int64_t ranks, Dtype st
 // and the destination are the same buffer. See docs/distributed.md.
 void plan_sharding(models::LanguageModel& model, const config::Parallelism& options, const parallel::ParallelDims& dims,
                    Dtype stored, MemoryPlan& plan) {
-  const LargestUnits largest = largest_units(model, dims.fsdp(), stored);
+  const LargestUnits largest = largest_units(model, dims, stored);
   plan.computed_copy = 2 * largest.block.whole + largest.outer.whole;
   plan.communication = dims.fsdp() > 1 ? largest.block.travelling + largest.outer.travelling : 0;
   // Gradients of parts and their way: one unit of each kind.

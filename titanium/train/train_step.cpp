@@ -4,8 +4,7 @@
 
 #include "titanium/base/log.h"
 #include "titanium/comm/flight_recorder.h"
-#include "titanium/optim/grad_norm.h"
-#include "titanium/parallel/tensor_parallel.h"
+#include "titanium/parallel/grad_reduction.h"
 #include "titanium/train/token_batch.h"
 
 namespace titanium::train {
@@ -46,21 +45,14 @@ void agree(const parallel::Mesh& mesh, StepReport& report) {
 Tensor forward_backward(TrainState& run, const std::vector<data::Batch>& batches, int64_t valid_tokens) {
   const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, valid_tokens));
   const Tensor loss = run.executor->forward_backward(batches, scale);
-  parallel::sum_sequence_grads(run.parameters, *run.mesh);
+  parallel::sum_replicated_grads(run.parameters, *run.mesh);
   return loss;
 }
 
-// Every element of the model counts once: shards are added up, and what tensor-parallel ranks hold alike is counted by
-// the first of them.
 Tensor global_grad_norm(const TrainState& run) {
-  std::vector<Parameter*> counted;
-  for (Parameter* parameter : run.parameters) {
-    if (parameter == run.executor->second_copy()) continue;
-    if (run.mesh->rank("tp") == 0 || parallel::is_cut_by(*parameter, "tp")) counted.push_back(parameter);
-  }
-  const Tensor sum = optim::sum_of_squares(counted);
-  for (const char* axis : {"fsdp", "tp", "pp"}) run.mesh->reduce(axis, sum, comm::Reduce::kSum);
-  return sum.sqrt();
+  std::vector<Parameter*> counted = run.parameters;
+  std::erase(counted, run.executor->second_copy());
+  return parallel::global_grad_norm(counted, *run.mesh);
 }
 
 }  // namespace

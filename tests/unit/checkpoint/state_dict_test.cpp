@@ -2,8 +2,12 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
 
 #include "tests/support/test_folder.h"
+#include "tests/support/toy_experts.h"
+#include "titanium/ops/init.h"
 
 namespace titanium::checkpoint {
 namespace {
@@ -120,6 +124,84 @@ TEST(Buffers, PersistentOnesArePartOfTheNameCheck) {
               load_model(reader, without, without);
             }).find("has 1 tensors that the model does not have, such as \"bias\". Check model.name and model.flavor"),
             std::string::npos);
+}
+
+const std::vector<std::pair<const char*, parallel::ParallelDims>>& expert_layouts() {
+  static const std::vector<std::pair<const char*, parallel::ParallelDims>> all = {
+      {"one", {}},
+      {"fsdp2 tp2 ep2", {.dp_shard = 2, .tp = 2, .ep = 2}},
+      {"fsdp4 tp2 ep2 etp2", {.dp_shard = 4, .tp = 2, .ep = 2, .etp = 2}},
+      {"tp4 ep2", {.tp = 4, .ep = 2}},
+      {"hsdp2x2 tp2 ep2 etp2", {.dp_replicate = 2, .dp_shard = 2, .tp = 2, .ep = 2, .etp = 2}},
+  };
+  return all;
+}
+
+// The toy of every rank, empty or with its initial weights.
+std::vector<std::unique_ptr<test::ToyExperts>> build_ranks(const parallel::ParallelDims& dims, bool initial) {
+  std::vector<std::unique_ptr<test::ToyExperts>> ranks;
+  for (int rank = 0; rank < dims.world(); ++rank) {
+    auto toy = std::make_unique<test::ToyExperts>();
+    toy->up.shard_dim = dims.etp > 1 ? 1 : 0;
+    place(*toy, dims, rank);
+    toy->materialize(at::kFloat, at::kCPU);
+    for (Parameter* parameter : toy->parameters()) {
+      initial ? ops::init_normal(*parameter, /*seed=*/3, /*std=*/1.0) : ops::init_constant(*parameter, NAN);
+    }
+    ranks.push_back(std::move(toy));
+  }
+  return ranks;
+}
+
+TEST(StateDict, ExpertsAreSavedWholeFromAnyLayoutAndLoadedInAnyOther) {
+  for (const auto& [from, dims] : expert_layouts()) {
+    std::vector<StateDict> states;
+    std::map<std::string, int64_t> saved;
+    for (const auto& toy : build_ranks(dims, /*initial=*/true)) {
+      add_model(states.emplace_back(), *toy, Shares(dims, static_cast<int>(states.size()) - 1));
+      for (DcpTensorItem& item : states.back().tensors) {
+        saved[item.name] += item.tensor.numel();
+        item.tensor = item.tensor.clone();
+      }
+    }
+    const test::ToyExperts whole;
+    for (const Parameter* parameter : whole.parameters()) {
+      EXPECT_EQ(saved[parameter->fqn], volume(parameter->global_shape)) << parameter->fqn << " from " << from;
+    }
+    const DcpReader reader(save(states));
+    for (const auto& [to, other] : expert_layouts()) {
+      const auto expected = build_ranks(other, /*initial=*/true), loaded = build_ranks(other, /*initial=*/false);
+      for (size_t rank = 0; rank < loaded.size(); ++rank) {
+        load_model(reader, *loaded[rank], *loaded[rank]);
+        for (size_t i = 0; i < loaded[rank]->parameters().size(); ++i) {
+          const Parameter& parameter = *loaded[rank]->parameters()[i];
+          EXPECT_TRUE(parameter.value.equal(expected[rank]->parameters()[i]->value))
+              << parameter.fqn << " from " << from << " to " << to;
+        }
+      }
+    }
+  }
+}
+
+// As if the parameters were large, so that those who hold the same cut it among themselves.
+TEST(StateDict, LargeExpertsAreCutAmongTheirHolders) {
+  for (const auto& [name, dims] : expert_layouts()) {
+    std::map<std::string, Tensor> written;
+    const test::ToyExperts whole;
+    for (const Parameter* parameter : whole.parameters()) {
+      written[parameter->fqn] = at::zeros(parameter->global_shape);
+    }
+    const auto ranks = build_ranks(dims, /*initial=*/true);
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      for (const Parameter* parameter : ranks[rank]->parameters()) {
+        const auto share = Shares(dims, static_cast<int>(rank)).of(*parameter, /*turn=*/0, /*bytes=*/1 << 30);
+        if (share) box_of(written[parameter->fqn], *share).add_(1);
+      }
+    }
+    for (const auto& [fqn, times] : written) {
+      EXPECT_TRUE(times.equal(at::ones_like(times))) << fqn << " in " << name;
+    }
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "tests/support/threaded_ranks.h"
 #include "titanium/ops/float8.h"
+#include "titanium/parallel/placement.h"
 #include "titanium/parallel/sharded_unit.h"
 
 namespace titanium::parallel {
@@ -33,8 +34,7 @@ void expect_whole_float8(const Parameter& parameter, const Tensor& whole) {
 // Two float8 weights, one of them with fewer rows than ranks, beside parameters that travel as they are.
 void gather_float8(comm::World& world, Dtype compute) {
   const int rank = world.rank(), ranks = world.size();
-  std::vector<int> members;
-  for (int i = 0; i < ranks; ++i) members.push_back(i);
+  const Mesh mesh(world, {.dp_shard = ranks});
   Parameter a("a", {48, 16}), b("b", {3, 32}), norm("norm", {5}), plain("plain", {7, 4});
   for (Parameter* weight : {&a, &b}) {
     weight->float8 = std::make_unique<Float8Weight>();
@@ -42,19 +42,20 @@ void gather_float8(comm::World& world, Dtype compute) {
   }
   const std::vector<Parameter*> parameters = {&a, &norm, &b, &plain};
   for (Parameter* parameter : parameters) {
-    shard_parameter(*parameter, rank, ranks);
+    shard(*parameter, {.dp_shard = ranks}, rank);
     parameter->materialize(at::kFloat, at::kCPU);
     parameter->gather_around_use(at::kFloat);
     parameter->value.detach().copy_(box_of(whole_of(*parameter), parameter->shard));
   }
-  ShardContext context(world.group("fsdp", members), world.group("dp_replicate", {rank}), at::kCPU, compute);
-  ShardedUnit unit(nn::Unit("unit", nn::UnitRole::kBlock, parameters), context);
+  ShardContext context(at::kCPU, compute);
+  const nn::Unit described("unit", nn::UnitRole::kBlock, parameters);
+  ShardedUnit unit(described, data_parallel_groups(described, mesh), context);
   for (const double factor : {1.0, 3.0}) {
     for (Parameter* parameter : parameters) {
       parameter->value.detach().copy_(box_of(whole_of(*parameter), parameter->shard) * factor);
       parameter->value_changed();
     }
-    if (factor == 3.0) find_weight_amax(parameters, *context.shard, at::kCPU);  // all scales at once
+    if (factor == 3.0) find_weight_amax(parameters, *unit.groups().shard, at::kCPU);  // all scales at once
     for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
       const Tensor travelled = a.float8->shard.data;
       unit.finish_gather();
@@ -67,7 +68,7 @@ void gather_float8(comm::World& world, Dtype compute) {
       EXPECT_FALSE(a.float8->for_output.data.defined());
     }
   }
-  context.shard->barrier();
+  unit.groups().shard->barrier();
 }
 
 TEST(Float8Shards, GatheredWeightsAreTheWholeWeightQuantised) {

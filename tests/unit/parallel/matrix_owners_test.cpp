@@ -9,6 +9,7 @@
 #include "tests/support/threaded_ranks.h"
 #include "titanium/parallel/owner_exchange.h"
 #include "titanium/parallel/sharded_unit.h"
+#include "titanium/parallel/placement.h"
 #include "titanium/parallel/tensor_parallel.h"
 
 namespace titanium::parallel {
@@ -35,12 +36,9 @@ Parameters blocks(const ParallelDims& dims, int rank, int64_t layers, int64_t di
       parameters.push_back(std::make_unique<Parameter>(fmt::format("layers.{}.{}.weight", layer, name), shape));
     }
   }
-  cut_parameters(pointers(parameters), {kColumn, kRow}, axis_rank(dims, "tp", rank), dims.tp);
-  if (dims.tp == 1) {
-    for (const auto& parameter : parameters) parameter->placements.clear();
-  }
+  cut_parameters(pointers(parameters), {kColumn, kRow}, dims, rank);
   for (const auto& parameter : parameters) {
-    if (sharded) shard_parameter(*parameter, axis_rank(dims, "fsdp", rank), dims.fsdp());
+    if (sharded) shard(*parameter, dims, rank);
   }
   return parameters;
 }
@@ -143,7 +141,7 @@ TEST(MatrixOwners, NoRankMovesMuchMoreThanAMatrixAtATime) {
 TEST(MatrixOwners, ARankThatStoresAMatrixOwnsIt) {
   const ParallelDims dims{.dp_shard = 4};
   Parameter experts("experts", {8, 6, 5});
-  shard_parameter(experts, 1, 4);
+  shard(experts, dims, /*rank=*/1);
   const MatrixPlan plan = plan_matrices({&experts}, dims, 1);
   ASSERT_EQ(plan.rounds.size(), 2);
   for (const MatrixRound& round : plan.rounds) {

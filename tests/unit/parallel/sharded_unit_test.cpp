@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/threaded_ranks.h"
+#include "titanium/parallel/placement.h"
 
 namespace titanium::parallel {
 namespace {
@@ -14,9 +15,9 @@ TEST(Shards, CoverEveryRowOnceAndMayBeEmpty) {
   constexpr int64_t kRanks = 4;
   for (const int64_t rows : {1, 3, 4, 5, 9, 64}) {
     int64_t next = 0;
-    for (int64_t rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < kRanks; ++rank) {
       Parameter parameter("a", {rows, 3});
-      shard_parameter(parameter, rank, kRanks);
+      shard(parameter, {.dp_shard = kRanks}, rank);
       EXPECT_EQ(parameter.shard.offset[0], next);
       next += parameter.shard.shape[0];
     }
@@ -27,7 +28,7 @@ TEST(Shards, CoverEveryRowOnceAndMayBeEmpty) {
 TEST(Shards, AShardLiesInsideItsPart) {
   Parameter parameter("a", {16, 4});
   parameter.part = parameter.shard = {{8, 0}, {8, 4}};
-  shard_parameter(parameter, 1, 2);
+  shard(parameter, {.dp_shard = 2}, 1);
   EXPECT_EQ(parameter.shard, (Box{{12, 0}, {4, 4}}));
   EXPECT_EQ(parameter.part, (Box{{8, 0}, {8, 4}}));
 }
@@ -35,18 +36,18 @@ TEST(Shards, AShardLiesInsideItsPart) {
 // Gathers and reduces parameters of uneven sizes on `ranks` threads.
 void gather_and_reduce(comm::World& world) {
   const int rank = world.rank(), ranks = world.size();
-  std::vector<int> members;
-  for (int i = 0; i < ranks; ++i) members.push_back(i);
+  const Mesh mesh(world, {.dp_shard = ranks});
   Parameter a("a", {5, 3}), b("b", {1}), c("c", {8, 2});
   for (Parameter* parameter : {&a, &b, &c}) {
-    shard_parameter(*parameter, rank, ranks);
+    shard(*parameter, {.dp_shard = ranks}, rank);
     parameter->materialize(at::kFloat, at::kCPU);
     parameter->gather_around_use(at::kFloat);
     const Tensor whole = at::arange(volume(parameter->global_shape), at::kFloat).view(parameter->global_shape);
     parameter->value.detach().copy_(box_of(whole, parameter->shard));
   }
-  ShardContext context(world.group("fsdp", members), world.group("dp_replicate", {rank}), at::kCPU, at::kFloat);
-  ShardedUnit unit(nn::Unit("unit", nn::UnitRole::kBlock, {&a, &b, &c}), context);
+  ShardContext context(at::kCPU, at::kFloat);
+  const nn::Unit described("unit", nn::UnitRole::kBlock, {&a, &b, &c});
+  ShardedUnit unit(described, data_parallel_groups(described, mesh), context);
   unit.start_gather();
   unit.finish_gather();
   for (Parameter* parameter : {&a, &b, &c}) {
@@ -63,7 +64,7 @@ void gather_and_reduce(comm::World& world) {
     const Tensor whole = at::arange(volume(parameter->global_shape), at::kFloat).view(parameter->global_shape);
     EXPECT_TRUE(at::equal(parameter->grad, box_of(whole * sum, parameter->shard))) << parameter->fqn;
   }
-  context.shard->barrier();
+  unit.groups().shard->barrier();
 }
 
 TEST(ShardedUnit, GathersAndReducesWhatDoesNotDivide) {

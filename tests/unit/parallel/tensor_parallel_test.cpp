@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "titanium/base/error.h"
+#include "titanium/parallel/placement.h"
 
 namespace titanium::parallel {
 namespace {
@@ -19,7 +20,7 @@ TEST(TensorParallelPlan, PatternsMatchWholeNames) {
 
 TEST(TensorParallelPlan, RulesGiveEachRankItsPart) {
   Parameter column("a.weight", {8, 6}), row("b.weight", {6, 8}), norm("c.weight", {6});
-  cut_parameters({&column, &row, &norm}, {{"a", kByColumn}, {"b", kByRow}, {"c", kOnSequence}}, 3, 4);
+  cut_parameters({&column, &row, &norm}, {{"a", kByColumn}, {"b", kByRow}, {"c", kOnSequence}}, {.tp = 4}, 3);
   EXPECT_EQ(column.part, (Box{{6, 0}, {2, 6}}));
   EXPECT_EQ(row.part, (Box{{0, 6}, {6, 2}}));
   EXPECT_EQ(norm.part, (Box{{0}, {6}}));
@@ -28,10 +29,24 @@ TEST(TensorParallelPlan, RulesGiveEachRankItsPart) {
   EXPECT_FALSE(is_cut_by(norm, "tp"));
 }
 
+TEST(TensorParallelPlan, ExpertsAreCutByExpertThenByTheAxisOfTheirView) {
+  const ParallelDims dims = {.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2};
+  Parameter up("up.weight", {4, 6, 3}), down("down.weight", {4, 3, 6}), bias("bias.weight", {4, 6});
+  for (Parameter* parameter : {&up, &down, &bias}) parameter->view = RankView::kSparse;
+  cut_parameters({&up, &down, &bias}, {{"up", kByColumn}, {"down", kByRow}, {"bias", kOnAllRows}}, dims, /*rank=*/3);
+  EXPECT_EQ(up.part, (Box{{2, 3, 0}, {2, 3, 3}}));
+  EXPECT_EQ(down.part, (Box{{2, 0, 3}, {2, 3, 3}}));
+  EXPECT_EQ(bias.part, (Box{{2, 0}, {2, 6}}));
+  EXPECT_TRUE(is_cut_by(up, "ep"));
+  EXPECT_TRUE(is_cut_by(up, "etp"));
+  EXPECT_FALSE(is_cut_by(up, "tp"));
+  EXPECT_EQ(bias.equal_grads, std::vector<std::string>{"etp"});
+}
+
 TEST(TensorParallelPlan, WhatCannotBeCutEvenlyIsRefused) {
   Parameter weight("a.weight", {9, 6});
   try {
-    cut_parameters({&weight}, {{"a", kByColumn}}, 0, 2);
+    cut_parameters({&weight}, {{"a", kByColumn}}, {.tp = 2}, 0);
     FAIL() << "9 rows are not cut into 2";
   } catch (const UsageError& error) {
     EXPECT_STREQ(
@@ -43,8 +58,8 @@ TEST(TensorParallelPlan, WhatCannotBeCutEvenlyIsRefused) {
 
 TEST(TensorParallelPlan, AParameterWithoutARuleIsABug) {
   Parameter weight("a.weight", {8, 6});
-  EXPECT_THROW(cut_parameters({&weight}, {{"b", kByColumn}}, 0, 2), std::logic_error);
-  EXPECT_THROW(cut_parameters({&weight}, {{"a", kByColumn}, {"*", kByRow}}, 0, 2), std::logic_error);
+  EXPECT_THROW(cut_parameters({&weight}, {{"b", kByColumn}}, {.tp = 2}, 0), std::logic_error);
+  EXPECT_THROW(cut_parameters({&weight}, {{"a", kByColumn}, {"*", kByRow}}, {.tp = 2}, 0), std::logic_error);
 }
 
 }  // namespace
