@@ -12,7 +12,7 @@
 #   MAX_RESTARTS        how often all ranks are started again after a failure (default: 0)
 #   NNODES, NODE_RANK   number of nodes, number of this one (default: OVERRIDE_PET_NNODES or PET_NNODES, PET_NODE_RANK, else 1
 #                       node); with several, MASTER_ADDR and MASTER_PORT (default: 29500) are those of node 0
-#   RDZV_TIMEOUT        seconds to wait for the other nodes (default: 600)
+#   RDZV_TIMEOUT        seconds to wait for the other nodes (default: 600, but 30 while the host of node 0 cannot be reached)
 #   COMM_MODE           fake_backend: one step in one process that plays rank 0 of NGPU ranks
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

@@ -27,7 +27,8 @@ train_command() {
     command=("$program" train "$@")
     return
   fi
-  command=("$program" launch --nproc-per-node "$ranks" --max-restarts "$restarts" --rdzv-timeout "${RDZV_TIMEOUT:-600}")
+  command=("$program" launch --nproc-per-node "$ranks" --max-restarts "$restarts")
+  [ -z "${RDZV_TIMEOUT:-}" ] || command+=(--rdzv-timeout "$RDZV_TIMEOUT")
   if [ "$nodes" -gt 1 ]; then
     [ -n "${MASTER_ADDR:-}" ] || fail "NNODES=$nodes: MASTER_ADDR is missing. Set it to the host of node 0"
     command+=(--nnodes "$nodes" --node-rank "$node_rank" --rdzv-endpoint "$MASTER_ADDR:${MASTER_PORT:-29500}")

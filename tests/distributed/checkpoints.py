@@ -126,6 +126,28 @@ class Signals(WithFolder):
         self.stop_and_go_on(1, signal.SIGTERM)
         self.stop_and_go_on(2, signal.SIGINT)
 
+    def test_many_sigterms_to_everybody_are_one_request(self):
+        """As SLURM does it: every process of the step, the launcher and the ranks, and more than once."""
+        run = Run(self.folder, "--training.steps=100000", "--checkpoint.interval=100000")
+        job = run.start(ranks=2)
+        output = read_until(job, "step:  3")
+        ranks = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        self.assertEqual(len(ranks), 2)
+        everybody = [os.pidfd_open(int(process)) for process in (job.pid, *ranks)]
+        while job.poll() is None:
+            for process in everybody:
+                try:
+                    signal.pidfd_send_signal(process, signal.SIGTERM)
+                except ProcessLookupError:
+                    pass  # it has ended
+            time.sleep(0.02)
+        for process in everybody:
+            os.close(process)
+        output += job.communicate()[0]
+        self.assertEqual(job.returncode, 0, output)
+        step = int(re.search(r"Stopped by a signal after step (\d+)", output)[1])
+        self.assertEqual(run.saved_steps(), [step])
+
     def test_sigusr1_saves_and_goes_on(self):
         for ranks in (1, 2):
             run = Run(self.folder / f"{ranks}", "--training.steps=100000", "--checkpoint.interval=100000")

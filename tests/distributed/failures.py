@@ -122,6 +122,21 @@ def check_missing_peer():
     print("missing peers are named")
 
 
+def check_unreachable_master():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        for host, cause in (("no-such-host.invalid", "the host name cannot be resolved"),
+                            ("127.0.0.1", r"what listens there is no store \(it answers with nothing\)")):
+            environment = dict(os.environ, RANK="1", WORLD_SIZE="2", MASTER_ADDR=host, MASTER_PORT=str(port))
+            with tempfile.TemporaryDirectory() as folder:
+                done = subprocess.run([TITANIUM, "train", *OPTIONS, "--comm.init_timeout_seconds=2",
+                                       f"--job.dump_folder={folder}"],
+                                      env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 1, done.stderr
+            assert re.fullmatch(rf"titanium: rank 1: no store answers at {host}:{port} within 2 s: {cause}.*\n", done.stderr), done.stderr
+    print("a master that cannot be reached is one sentence")
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -145,6 +160,7 @@ def main():
     check_exception()
     check_stop()
     check_missing_peer()
+    check_unreachable_master()
     check_restart()
 
 

@@ -2,15 +2,18 @@
 
 import concurrent.futures
 import errno
+import http.server
 import json
 import os
 import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import uuid
@@ -251,6 +254,75 @@ print("fine")"""
         errors = "".join(self.end(launcher, 2)[1] for launcher in launchers[:1])
         launchers[1].communicate(timeout=60)
         self.assertIn("node 1 was started with --nproc-per-node 2, node 0 with 1", errors)
+
+    def test_a_host_that_is_no_launcher_is_one_sentence_in_time(self):
+        def refusal(endpoint, code, *options, node=1):
+            _, err = self.end(self.start("", "--nnodes", 2, "--node-rank", node, "--rdzv-endpoint", endpoint, *options), code)
+            self.assertEqual(err.count("\n"), 1, err)
+            return err
+        patience = ("--rdzv-timeout", 2)
+        self.assertRegex(refusal("no-such-host.invalid:29500", 1, *patience),
+                         r"node 0 is missing: no store answers at no-such-host.invalid:29500 within 2 s: the host name cannot be resolved")
+        self.assertIn("the host name no-such-host.invalid cannot be resolved", refusal("no-such-host.invalid:29500", 2, node=0))
+        self.assertIn("192.0.2.1 is not an address of this machine", refusal("192.0.2.1:29500", 2, node=0))
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server, \
+                socket.create_server(("127.0.0.1", 0)) as silent:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            for port in (server.server_address[1], silent.getsockname()[1]):
+                self.assertRegex(refusal(f"127.0.0.1:{port}", 1, *patience),
+                                 rf"no store answers at 127.0.0.1:{port} within 2 s: what listens there is no store \(it answers with .*\)\. ")
+            server.shutdown()
+
+    def test_the_store_is_open_at_the_given_address_alone(self):
+        port = free_port()
+        launchers = self.nodes("waits()", 2, port=port)
+        self.wait_until(lambda: len(self.processes()) == 4)
+        with socket.create_connection(("127.0.0.1", port)):
+            pass
+        for family, other in ((socket.AF_INET, "127.0.0.3"), (socket.AF_INET6, "::1")):
+            with socket.socket(family) as probe:
+                self.assertNotEqual(probe.connect_ex((other, port)), 0, f"{other} is open")
+        for launcher in launchers:
+            launcher.terminate()
+            self.end(launcher, 143)
+
+    def test_what_strangers_write_into_the_store_is_refused_in_words(self):
+        def entry(text):
+            return struct.pack("<Q", len(text)) + text
+        for key, value in ((b"/launch/0/failure", b"no JSON"), (b"/launch/0/failure", b'{"node": 0}'), (b"/launch/0/failure", b"[" * 100000)):
+            port = free_port()
+            launchers = self.nodes("waits()", 2, port=port)
+            self.wait_until(lambda: len(self.processes()) == 4)
+            with socket.create_connection(("127.0.0.1", port)) as stranger:
+                stranger.sendall(struct.pack("<BI", 0, 0x3C85F7CE) + b"\1" + entry(key) + entry(value))  # c10d's VALIDATE, then SET
+            for launcher in launchers:
+                _, err = self.end(launcher, 1)
+                self.assertRegex(err, rf"(?m)^titanium: what the store at 127.0.0.1:{port} holds under launch/0/failure was not written by a launcher\.")
+                self.assertNotIn("terminate", err)
+            self.assertEqual(self.processes(), [])
+
+    def test_many_sigterms_are_one_request(self):
+        script = """
+def stop(number, frame): print("asked", flush=True); time.sleep(1); print("saved", flush=True); sys.exit(0)
+signal.signal(signal.SIGTERM, stop)
+print("ready", flush=True); waits()"""
+        launcher = self.start(script)
+        while "ready" not in launcher.stdout.readline():
+            pass
+        while launcher.poll() is None:
+            launcher.send_signal(signal.SIGTERM)
+            time.sleep(0.01)
+        out, _ = self.end(launcher, 0)
+        self.assertEqual((out.count("asked"), out.count("saved")), (1, 1), out)
+
+    def test_a_log_that_cannot_be_written_does_not_end_the_job(self):
+        limit = ["bash", "-c", 'ulimit -f 1; trap "" XFSZ; exec "$@"', "bash"]
+        script = 'print("x" * 5000, flush=True)'
+        command = [*limit, PROGRAM, "launch", "--log-dir", self.folder, "--log-rank", "0", "--program", sys.executable, "--", "-c", WORKER, script]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment())
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"WARNING - .*/stdout.log cannot be written: File too large")
+        self.assertRegex(done.stdout, r"WARNING - .*/stdout.log ends too early: 3,977 bytes could not be written")
 
     # Other launchers
 

@@ -21,7 +21,7 @@ source tools/train_command.sh
 train_command titanium "$@"
 echo "${command[*]}${COMM_MODE:+ NGPU=$NGPU}"
 """
-LAUNCH = "titanium launch --nproc-per-node {} --max-restarts {} --rdzv-timeout {}"
+LAUNCH = "titanium launch --nproc-per-node {} --max-restarts {}"
 NODES = " --nnodes {} --node-rank {} --rdzv-endpoint {}"
 TRAIN = " -- train --training.steps 3"
 
@@ -54,25 +54,25 @@ class RunTrainTest(unittest.TestCase):
         self.assertEqual(train_command(NGPU="1", MAX_RESTARTS="0", PET_NNODES="1"), "titanium train --training.steps 3")
 
     def test_several_ranks_and_restarts_go_through_the_launcher(self):
-        self.assertEqual(train_command(NGPU="8"), LAUNCH.format(8, 0, 600) + TRAIN)
-        self.assertEqual(train_command(MAX_RESTARTS="2", RDZV_TIMEOUT="60"), LAUNCH.format(1, 2, 60) + TRAIN)
-        self.assertEqual(train_command(NGPU="2", LOG_DIR="logs", RUN_ID="r"), LAUNCH.format(2, 0, 600) + " --log-dir logs --run-id r" + TRAIN)
+        self.assertEqual(train_command(NGPU="8"), LAUNCH.format(8, 0) + TRAIN)
+        self.assertEqual(train_command(MAX_RESTARTS="2", RDZV_TIMEOUT="60"), LAUNCH.format(1, 2) + " --rdzv-timeout 60" + TRAIN)
+        self.assertEqual(train_command(NGPU="2", LOG_DIR="logs", RUN_ID="r"), LAUNCH.format(2, 0) + " --log-dir logs --run-id r" + TRAIN)
 
     def test_pods_are_nodes(self):
         pod = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456", "RANK": "1", "WORLD_SIZE": "2"}
         nodes = NODES.format(2, 1, "job-master-0:23456")
-        self.assertEqual(train_command(**pod), LAUNCH.format(1, 0, 600) + nodes + TRAIN)
+        self.assertEqual(train_command(**pod), LAUNCH.format(1, 0) + nodes + TRAIN)
         petted = {**pod, "WORLD_SIZE": "16", "PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_NPROC_PER_NODE": "8"}
-        self.assertEqual(train_command(**petted), LAUNCH.format(8, 0, 600) + nodes + TRAIN)
-        self.assertEqual(train_command(**{**petted, "NGPU": "4"}), LAUNCH.format(4, 0, 600) + nodes + TRAIN)
+        self.assertEqual(train_command(**petted), LAUNCH.format(8, 0) + nodes + TRAIN)
+        self.assertEqual(train_command(**{**petted, "NGPU": "4"}), LAUNCH.format(4, 0) + nodes + TRAIN)
         automatic = {**petted, "PET_NPROC_PER_NODE": "auto"}
-        self.assertEqual(train_command(**automatic), LAUNCH.format(1, 0, 600) + nodes + TRAIN)
-        self.assertEqual(train_command(**automatic, GPU="1"), LAUNCH.format("gpu", 0, 600) + nodes + TRAIN)
+        self.assertEqual(train_command(**automatic), LAUNCH.format(1, 0) + nodes + TRAIN)
+        self.assertEqual(train_command(**automatic, GPU="1"), LAUNCH.format("gpu", 0) + nodes + TRAIN)
 
     def test_the_users_number_of_nodes_wins(self):
         base = {"MASTER_ADDR": "m", "PET_NNODES": "4", "PET_NODE_RANK": "1", "OVERRIDE_PET_NNODES": "2"}
-        self.assertEqual(train_command(**base), LAUNCH.format(1, 0, 600) + NODES.format(2, 1, "m:29500") + TRAIN)
-        self.assertEqual(train_command(**base, NNODES="3", NODE_RANK="2"), LAUNCH.format(1, 0, 600) + NODES.format(3, 2, "m:29500") + TRAIN)
+        self.assertEqual(train_command(**base), LAUNCH.format(1, 0) + NODES.format(2, 1, "m:29500") + TRAIN)
+        self.assertEqual(train_command(**base, NNODES="3", NODE_RANK="2"), LAUNCH.format(1, 0) + NODES.format(3, 2, "m:29500") + TRAIN)
 
     def test_a_rank_of_another_launcher_is_just_started(self):
         self.assertEqual(train_command(RANK="1", WORLD_SIZE="2", LOCAL_RANK="1"), "titanium train --training.steps 3")

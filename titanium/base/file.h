@@ -11,7 +11,9 @@ namespace titanium {
 // ("configuration file", "tokenizer").
 std::string read_file(const std::filesystem::path& path, std::string_view what);
 
-// Writes beside `path` and renames, so that `path` is whole or not there. Makes missing parent folders.
+// Writes beside `path` and renames, so that `path` is whole or not there. Makes missing parent folders. A symbolic link
+// stays one: the file that it names is replaced. What is no regular file (a device, a pipe) is written to, not
+// replaced. A file that was there keeps its permissions. Throws Error, and leaves nothing beside `path` then.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 }  // namespace titanium

@@ -29,9 +29,11 @@ MappedFile::MappedFile(const std::filesystem::path& path, std::string_view what)
   TI_CHECK(regular, "{} {} is not a regular file. Name a file.", what, path.string());
   TI_CHECK(memory != MAP_FAILED, "{} {} cannot be mapped: {}.", what, path.string(), std::strerror(error));
   bytes_ = {static_cast<std::byte*>(memory), size};
+  range_.emplace(bytes_, path.string());
 }
 
 MappedFile::~MappedFile() {
+  range_.reset();
   if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
 }
 

@@ -3,12 +3,16 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string_view>
 
+#include "titanium/base/mapped_range.h"
+
 namespace titanium::checkpoint {
 
-// Writing to the bytes changes this process's copy of a page, never the file. The file must not shrink meanwhile.
+// Writing to the bytes changes this process's copy of a page, never the file. The file must not shrink meanwhile:
+// see base/mapped_range.h.
 class MappedFile {
  public:
   // Throws Error when `path` is missing, a directory or unreadable; `what` names it in the message.
@@ -21,6 +25,7 @@ class MappedFile {
 
  private:
   std::span<std::byte> bytes_;
+  std::optional<MappedRange> range_;
 };
 
 }  // namespace titanium::checkpoint

@@ -29,7 +29,7 @@ struct Request {
   int max_restarts = 0;
   std::string log_dir;
   std::string log_ranks;
-  int rendezvous_timeout = 600;
+  std::optional<int> rendezvous_timeout;
   std::string run_id;
   std::string program;
 };
@@ -148,13 +148,15 @@ launch::LaunchOptions to_options(const Request& request, Arguments command) {
   options.processes = process_count(request.processes);
   place_nodes(request, options);
   if (request.max_restarts < 0) refuse("--max-restarts {} should be at least 0.", request.max_restarts);
-  if (request.rendezvous_timeout < 1)
-    refuse("--rdzv-timeout {} should be at least 1 second.", request.rendezvous_timeout);
+  if (request.rendezvous_timeout) {
+    if (*request.rendezvous_timeout < 1)
+      refuse("--rdzv-timeout {} should be at least 1 second.", *request.rendezvous_timeout);
+    options.rendezvous_timeout = options.host_timeout = std::chrono::seconds(*request.rendezvous_timeout);
+  }
   if (request.run_id.find('/') != std::string::npos || request.run_id == "." || request.run_id == "..") {
     refuse("--run-id {} should be a name that can be a folder's.", request.run_id);
   }
   options.max_restarts = request.max_restarts;
-  options.rendezvous_timeout = std::chrono::seconds(request.rendezvous_timeout);
   options.run_id = request.run_id;
   options.log_dir = request.log_dir;
   options.shown_ranks = shown_ranks(request, options.nodes * options.processes);
@@ -183,8 +185,9 @@ void declare_options(CLI::App& app, Request& request) {
   app.add_option("--max-restarts", request.max_restarts,
                  "How often all ranks are started again after a failure; node 0's counts")
       ->capture_default_str();
-  app.add_option("--rdzv-timeout", request.rendezvous_timeout, "Seconds to wait for the other nodes")
-      ->capture_default_str();
+  app.add_option(
+      "--rdzv-timeout", request.rendezvous_timeout,
+      "Seconds to wait for the other nodes (default: 600, but 30 while the host of node 0 cannot be reached)");
   app.add_option("--log-dir", request.log_dir,
                  "Keep the output of every rank in DIR/<run id>/attempt_<k>/<rank>/{stdout,stderr}.log");
   app.add_option("--log-rank", request.log_ranks,

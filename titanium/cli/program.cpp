@@ -2,11 +2,19 @@
 
 #include <fmt/ranges.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <system_error>
 
 #include "titanium/base/error.h"
+#include "titanium/base/mapped_range.h"
 #include "titanium/base/nearest_name.h"
 #include "titanium/cli/commands.h"
+#include "titanium/cli/error_sentence.h"
 #include "titanium/tensor/version.h"
 
 namespace titanium::cli {
@@ -45,27 +53,54 @@ int run(const std::vector<std::string>& args) {
   return run_command(args[0], std::span(args).subspan(1));
 }
 
-}  // namespace
+// Does not throw where stderr cannot be written, as fmt's print does.
+void say(const std::string& sentence) { std::fputs(("titanium: " + sentence + "\n").c_str(), stderr); }
 
-int run_program(const std::vector<std::string>& args) {
+int run_and_report(const std::vector<std::string>& args) {
   try {
     return run(args);
   } catch (const UsageError& error) {
-    fmt::print(stderr, "titanium: {}\n", error.what());
+    say(error_sentence(error));
     return 2;
-  } catch (const c10::OutOfMemoryError& error) {
-    fmt::print(stderr,
-               "titanium: the GPU is out of memory. Use activation_checkpoint.mode = \"full\", a smaller "
-               "training.local_batch_size or training.seq_len, or training.dtype = \"bfloat16\". ({})\n",
-               error.what_without_backtrace());
-    return 1;
-  } catch (const c10::Error& error) {
-    fmt::print(stderr, "titanium: {}\n", error.what_without_backtrace());
-    return 1;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "titanium: {}\n", error.what());
+    const bool of_output = std::ferror(stdout) != 0 && dynamic_cast<const std::system_error*>(&error) != nullptr;
+    if (!of_output) say(error_sentence(error));
     return 1;
   }
+}
+
+// An exception that no thread has caught.
+[[noreturn]] void end_after_unhandled_exception() {
+  try {
+    if (const std::exception_ptr current = std::current_exception()) std::rethrow_exception(current);
+    say("the program was terminated, a bug in Titanium.");
+  } catch (const std::exception& error) {
+    say(error_sentence(error));
+  } catch (...) {
+    say("unexpected error of no known kind, a bug in Titanium.");
+  }
+  std::fflush(nullptr);
+  std::_Exit(1);
+}
+
+// A full disk or a closed pipe shows when the last of the output is written, or has shown before.
+int with_all_output_written(int code) {
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (written) return code;
+  say(fmt::format("not all of the output could be written to stdout{}.",
+                  errno == 0 ? "" : fmt::format(": {}", std::strerror(errno))));
+  return code == 0 ? 1 : code;
+}
+
+}  // namespace
+
+int run_program(const std::vector<std::string>& args) {
+  std::set_terminate(end_after_unhandled_exception);
+  explain_lost_pages();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the one who writes, as a full disk is
+  const int code = run_and_report(args);
+  errno = 0;
+  return with_all_output_written(code);
 }
 
 }  // namespace titanium::cli

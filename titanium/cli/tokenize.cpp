@@ -3,9 +3,12 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
+#include "titanium/base/json.h"
+#include "titanium/base/printable.h"
 #include "titanium/cli/arguments.h"
 #include "titanium/data/tokenizer.h"
 
@@ -25,10 +28,11 @@ struct Options {
 template <typename T>
 T parse_line(const std::string& line, size_t number, const char* expected) {
   try {
-    return nlohmann::json::parse(line).get<T>();
+    return parse_json(line).get<T>();
+  } catch (const JsonError&) {
   } catch (const nlohmann::json::exception&) {
-    throw UsageError(fmt::format("tokenize: line {} of the input is not {}.", number, expected));
   }
+  throw UsageError(fmt::format("tokenize: line {} of the input is not {}.", number, expected));
 }
 
 std::string encode_line(const data::Tokenizer& tokenizer, const Options& options, const std::string& line,
@@ -39,7 +43,15 @@ std::string encode_line(const data::Tokenizer& tokenizer, const Options& options
 
 std::string decode_line(const data::Tokenizer& tokenizer, const Options& options, const std::string& line,
                         size_t number) {
-  const auto ids = parse_line<std::vector<data::TokenId>>(line, number, "a JSON array of ids");
+  std::vector<data::TokenId> ids;
+  for (const auto& id : parse_line<std::vector<nlohmann::json>>(line, number, "a JSON array of ids")) {
+    if (!id.is_number_unsigned() || id > std::numeric_limits<data::TokenId>::max()) {
+      throw UsageError(
+          fmt::format("tokenize: line {} of the input has {} where an id should be: a whole number from 0.", number,
+                      printable(id.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))));
+    }
+    ids.push_back(id);
+  }
   const std::string text = tokenizer.decode(ids, !options.keep_special);
   return options.json ? nlohmann::json(text).dump() : text;
 }

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "titanium/base/log.h"
+#include "titanium/cli/error_sentence.h"
 #include "titanium/comm/environment.h"
 #include "titanium/comm/flight_recorder.h"
 #include "titanium/config/dump.h"
@@ -22,12 +23,12 @@ std::atomic<bool> stop_requested = false;
 std::atomic<bool> save_requested = false;
 std::atomic<unsigned> grace_seconds = 60;
 
-// The first signal ends the run after the current step, once that is saved; a second one ends the program at once, and
-// so does the end of the time that it has.
+// Ends the run after the current step, once that is saved, or when the time for that is over. Further SIGTERMs are the
+// same request: SLURM signals every process of a step, and the launcher hands its own on. A second SIGINT is a person
+// who does not want to wait.
 void request_stop(int signal) {
-  stop_requested = true;
-  std::signal(signal, SIG_DFL);
-  ::alarm(grace_seconds);
+  if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
+  if (!stop_requested.exchange(true)) ::alarm(grace_seconds);
 }
 
 void request_save(int) { save_requested = true; }
@@ -66,7 +67,7 @@ LogLevel log_level() {
   try {
     if (const std::exception_ptr current = std::current_exception()) std::rethrow_exception(current);
   } catch (const std::exception& error) {
-    const std::string text = error.what();
+    const std::string text = error_sentence(error);
     cause = text.substr(0, text.find('\n'));
   } catch (...) {
   }

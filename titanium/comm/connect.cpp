@@ -6,7 +6,6 @@
 #include <climits>
 #include <map>
 #include <numeric>
-#include <random>
 #include <sstream>
 
 #include "titanium/base/log.h"
@@ -15,6 +14,7 @@
 #include "titanium/comm/gloo.h"
 #include "titanium/comm/members.h"
 #include "titanium/comm/nccl.h"
+#include "titanium/comm/secret.h"
 
 namespace titanium::comm {
 namespace {
@@ -23,11 +23,6 @@ std::string host_name() {
   char name[HOST_NAME_MAX + 1] = "";
   ::gethostname(name, HOST_NAME_MAX);
   return name;
-}
-
-std::string random_word() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
 }
 
 // Gloo writes to connections that a dying peer has closed; by default the signal for that ends the process without a
@@ -106,20 +101,33 @@ std::vector<int> JobWorld::all_ranks() const {
 void JobWorld::hold_lifeline() {
   const Environment& environment = options_.environment;
   const Deadline deadline = conditions_->deadline();
+  const std::string key = "lifeline";
+  std::string secret = environment.job_secret;
   if (rank() == 0) {
-    const std::string secret = random_word();
-    hub_ = std::make_unique<LifelineHub>(size(), secret);
-    store_->set("lifeline", fmt::format("{} {} {}", hub_->port(), secret, host_name()));
+    if (secret.empty()) secret = make_secret();
+    Listener listener = listen_towards(environment.master_addr, reach_of(environment));
+    const std::string address = listener.address.empty() ? host_name() : listener.address;
+    const std::string told = environment.job_secret.empty() ? secret : "";
+    store_->set(key, fmt::format("{} {} {}", listener.port, address, told));
+    hub_ = std::make_unique<LifelineHub>(size(), secret, std::move(listener));
   }
-  std::istringstream published(store_->get("lifeline", deadline));
+  std::istringstream published(store_->get(key, deadline));
   int port = 0;
-  std::string secret, host;
-  published >> port >> secret >> host;
+  std::string host;
+  published >> port >> host;
+  if (secret.empty()) published >> secret;
+  if (published.fail() || port < 1 || port > 65535) {
+    throw CommError(fmt::format(
+        "rank {}: the store at {}:{} does not say where rank 0 listens. Use the same TITANIUM_JOB_SECRET in all ranks "
+        "or in none, and let only the job's machines reach the store's port.",
+        rank(), environment.master_addr, environment.master_port));
+  }
   // Rank 0 lives at the master's address, unless an agent elsewhere hosts the store.
   lifeline_ = std::make_shared<Lifeline>(rank(), std::vector<std::string>{environment.master_addr, host}, port, secret,
                                          deadline.timeout, options_.on_peer_failure);
   conditions_->set_lifeline(lifeline_);
   store_->meet("connected", "", all_ranks(), deadline);
+  if (rank() == 0) store_->remove(key);  // Note [Strangers]
 }
 
 void JobWorld::set_timeout(std::chrono::milliseconds timeout) {

@@ -5,6 +5,7 @@
 
 #include "titanium/comm/c10d_store.h"
 #include "titanium/comm/error.h"
+#include "titanium/comm/store_search.h"
 
 namespace titanium::comm {
 namespace {
@@ -17,14 +18,22 @@ bool use_libuv() {
   return value == nullptr || std::string_view(value) == "1";
 }
 
+bool hosts_store(const Environment& environment) { return environment.rank == 0 && !environment.agent_hosts_store; }
+
 c10::intrusive_ptr<c10d::Store> connect_store(const Environment& environment, const Deadline& deadline) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(environment.master_port);
-  options.isServer = environment.rank == 0 && !environment.agent_hosts_store;
   options.waitWorkers = false;
   options.timeout = deadline.timeout;
-  options.multiTenant = true;
   options.useLibUV = use_libuv();
+  if (hosts_store(environment)) {
+    options.isServer = true;
+    options.masterListenFd =
+        listen_at(environment.master_addr, environment.master_port, reach_of(environment)).socket.release();
+  } else {
+    wait_for_store(environment.master_addr, environment.master_port,
+                   {deadline.timeout, std::min<std::chrono::milliseconds>(deadline.timeout, Patience::kUsualForHost)});
+  }
   return c10::make_intrusive<c10d::TCPStore>(environment.master_addr, options);
 }
 
@@ -61,17 +70,26 @@ JobStore::JobStore(const Environment& environment, const Deadline& deadline)
     const std::string attempt = fmt::format("titanium/{}/{}", environment.run_id, environment.restart_count);
     store_ = std::make_shared<C10dStore>(
         C10dStore{c10::make_intrusive<c10d::PrefixStore>(attempt, connect_store(environment, deadline))});
-  } catch (const std::exception& error) {
-    const bool host = environment.rank == 0 && !environment.agent_hosts_store;
+  } catch (const CommError& error) {
     throw CommError(fmt::format(
-        "rank {}: cannot {} the store at {} within {} s ({}); check MASTER_ADDR and MASTER_PORT{}. The cause: {}",
-        environment.rank, host ? "open" : "reach", address_, seconds_text(deadline.timeout), deadline.option,
-        host ? " and that nothing else uses the port" : ", the network and that rank 0 has started",
-        message_of(error)));
+        "rank {}: {} Check MASTER_ADDR and MASTER_PORT, the network and that rank 0 has started, or raise {}.",
+        environment.rank, error.what(), deadline.option));
+  } catch (const std::exception& error) {
+    const std::string cause = message_of(error);
+    throw CommError(fmt::format("rank {}: cannot {} the store at {}: {}. Check MASTER_ADDR and MASTER_PORT{}.",
+                                environment.rank, hosts_store(environment) ? "open" : "reach", address_,
+                                cause.substr(0, cause.find('\n')),
+                                hosts_store(environment) ? ", and that nothing else uses the port" : ""));
   }
 }
 
+Reach reach_of(const Environment& environment) {
+  return environment.local_world_size < environment.world_size ? Reach::kOtherMachines : Reach::kThisMachine;
+}
+
 void JobStore::set(const std::string& key, const std::string& value) { store_->store->set(key, bytes(value)); }
+
+void JobStore::remove(const std::string& key) { store_->store->deleteKey(key); }
 
 std::string JobStore::get(const std::string& key, const Deadline& deadline) {
   try {

@@ -1,4 +1,5 @@
-// The table of keys and values that all processes of a job share while they find each other.
+// The table of keys and values that all processes of a job share while they find each other. What store.h says about
+// strangers counts here too.
 #pragma once
 
 #include <memory>
@@ -7,18 +8,24 @@
 
 #include "titanium/comm/conditions.h"
 #include "titanium/comm/environment.h"
+#include "titanium/comm/socket.h"
 
 namespace titanium::comm {
 
 struct C10dStore;  // c10d_store.h
 
+// Where the ranks of the job run.
+Reach reach_of(const Environment& environment);
+
 class JobStore {
  public:
-  // A c10d TCPStore at master_addr:master_port, which rank 0 hosts unless an agent does. Keys belong to one attempt of
-  // one run: a restarted job never sees old ones. Throws CommError when the store cannot be reached in time.
+  // A c10d TCPStore at master_addr:master_port and no other address, which rank 0 hosts unless an agent does. Keys
+  // belong to one attempt of one run: a restarted job never sees old ones. Throws CommError when the store cannot be
+  // reached in time.
   JobStore(const Environment& environment, const Deadline& deadline);
 
   void set(const std::string& key, const std::string& value);
+  void remove(const std::string& key);
   // Waits for the key. Throws CommError.
   std::string get(const std::string& key, const Deadline& deadline);
 

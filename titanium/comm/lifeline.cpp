@@ -4,9 +4,11 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 
 #include "titanium/base/error.h"
+#include "titanium/base/log.h"
 
 // The protocol, in lines of text. To the hub: `hello <secret> <rank>`, then `failed <reason>`, then `bye`. From the
 // hub: `welcome`, then `news <sentence>`, then `bye`.
@@ -19,11 +21,11 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kHello = "hello ", kFailed = "failed ", kNews = "news ", kBye = "bye", kWelcome = "welcome";
 
-// One descriptor per rank, besides those of everything else.
+// One descriptor per rank, as many for strangers, besides those of everything else.
 void allow_descriptors(int count) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const rlim_t wanted = static_cast<rlim_t>(count) + 1024;
+  const rlim_t wanted = 2 * static_cast<rlim_t>(count) + 1024;
   if (limit.rlim_cur >= wanted) return;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   ::setrlimit(RLIMIT_NOFILE, &limit);
@@ -33,13 +35,21 @@ void poll_all(std::vector<pollfd>& descriptors, milliseconds timeout) {
   ::poll(descriptors.data(), descriptors.size(), static_cast<int>(timeout.count()));
 }
 
-constexpr milliseconds kForever(-1);
-constexpr milliseconds kGreetingTime(2000);  // for one attempt at one host
+constexpr milliseconds kForever(1 << 30);
+constexpr milliseconds kConnectTime(2000);       // for one attempt at one host
+constexpr milliseconds kGreetingTime(10'000);    // from a hello to its welcome
+constexpr milliseconds kPauseOfAccepting(1000);  // when the process has no descriptors left
+constexpr size_t kLongestGreeting = 256;         // bytes
+constexpr size_t kStrangersBesideRanks = 16;     // all ranks may come at once, and a few others
 
 }  // namespace
 
-LifelineHub::LifelineHub(int size, std::string secret)
-    : size_(size), secret_(std::move(secret)), listener_(listen_anywhere()) {
+LifelineHub::LifelineHub(int size, std::string secret, Listener listener, milliseconds greeting_time)
+    : size_(size),
+      secret_(std::move(secret)),
+      listener_(std::move(listener)),
+      greeting_time_(greeting_time),
+      greeted_(static_cast<size_t>(size)) {
   allow_descriptors(size);
   thread_ = std::thread([this] { serve(); });
 }
@@ -59,7 +69,7 @@ void LifelineHub::serve() {
     return closing_;
   };
   while (!closing()) poll_once(kForever);
-  wake_ = WakePipe();  // the old one stays readable
+  wake_.drain();
   const auto deadline = Clock::now() + goodbye_timeout;
   while (!failed_ && !all_left()) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
@@ -70,20 +80,57 @@ void LifelineHub::serve() {
     if (!failed_) peer.socket.send(std::string(kBye));
 }
 
-void LifelineHub::poll_once(milliseconds timeout) {
-  std::vector<pollfd> descriptors = {{wake_.read_end.get(), POLLIN, 0}, {listener_.socket.get(), POLLIN, 0}};
+void LifelineHub::poll_once(milliseconds timeout) noexcept {
+  try {
+    serve_peers(timeout);
+  } catch (const std::exception& error) {
+    log_warning("rank 0 cannot look after the other ranks for a moment: {}", error.what());
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+}
+
+void LifelineHub::serve_peers(milliseconds timeout) {
+  const Time begin = Clock::now();
+  const bool accepts = accepting(begin);
+  std::vector<pollfd> descriptors = {{wake_.read_end.get(), POLLIN, 0},
+                                     {accepts ? listener_.socket.get() : -1, POLLIN, 0}};
   for (const Peer& peer : peers_) descriptors.push_back({peer.socket.fd(), POLLIN, 0});
-  poll_all(descriptors, timeout);
+  poll_all(descriptors, std::min(timeout, std::chrono::ceil<milliseconds>(next_deadline(begin) - begin)));
   for (size_t i = 0; i < peers_.size(); ++i)
     if (descriptors[i + 2].revents != 0) read(peers_[i]);
-  std::erase_if(peers_, [](const Peer& peer) { return peer.left; });
-  if (descriptors[1].revents != 0) {
-    for (;;) {
-      FileDescriptor next = accept_connection(listener_.socket);
-      if (!next.valid()) break;
-      peers_.push_back({.socket = LineSocket(std::move(next))});
+  const Time now = Clock::now();
+  std::erase_if(peers_,
+                [&](const Peer& peer) { return peer.left || (peer.rank < 0 && now >= peer.greeting_deadline); });
+  if (descriptors[1].revents != 0) accept_strangers();
+}
+
+// Note [Strangers]
+void LifelineHub::accept_strangers() {
+  while (accepting(Clock::now())) {
+    FileDescriptor next = accept_connection(listener_.socket);
+    if (next.valid()) {
+      peers_.push_back({LineSocket(std::move(next), kLongestGreeting), Clock::now() + greeting_time_});
+      continue;
     }
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    // Out of descriptors or memory: the connection stays readable, and asking again at once would be a busy loop.
+    if (errno != EAGAIN && errno != EWOULDBLOCK) accept_after_ = Clock::now() + kPauseOfAccepting;
+    return;
   }
+}
+
+bool LifelineHub::accepting(Time now) const {
+  return listener_.socket.valid() && now >= accept_after_ &&
+         strangers() < static_cast<size_t>(size_) + kStrangersBesideRanks;
+}
+
+// When to look again though nothing has arrived.
+LifelineHub::Time LifelineHub::next_deadline(Time now) const {
+  Time next = now + kForever;
+  if (listener_.socket.valid() && accept_after_ > now) next = accept_after_;
+  for (const Peer& peer : peers_)
+    if (peer.rank < 0) next = std::min(next, peer.greeting_deadline);
+  return std::max(next, now);
 }
 
 void LifelineHub::read(Peer& peer) {
@@ -97,20 +144,27 @@ void LifelineHub::read(Peer& peer) {
 
 void LifelineHub::handle(Peer& peer, const std::string& line) {
   if (peer.rank < 0) {
-    const std::string greeting = std::string(kHello) + secret_ + " ";
-    int rank = -1;
-    if (line.starts_with(greeting)) std::from_chars(line.data() + greeting.size(), line.data() + line.size(), rank);
-    if (rank < 0 || rank >= size_) {
-      peer.left = true;  // a stranger
-      return;
-    }
-    peer.rank = rank;
-    peer.socket.send(std::string(kWelcome));
+    greet(peer, line);
   } else if (line.starts_with(kFailed)) {
     tell_all(peer.rank, fmt::format("rank {} failed: {}", peer.rank, line.substr(kFailed.size())));
   } else if (line == kBye) {
     peer.left = true;
   }
+}
+
+void LifelineHub::greet(Peer& peer, const std::string& line) {
+  const std::string greeting = std::string(kHello) + secret_ + " ";
+  int rank = -1;
+  if (line.starts_with(greeting)) std::from_chars(line.data() + greeting.size(), line.data() + line.size(), rank);
+  if (rank < 0 || rank >= size_ || greeted_[static_cast<size_t>(rank)]) {
+    peer.left = true;  // a stranger
+    return;
+  }
+  peer.rank = rank;
+  peer.socket.set_longest_line(LineSocket::kLongestLine);
+  peer.socket.send(std::string(kWelcome));
+  greeted_[static_cast<size_t>(rank)] = true;
+  if (std::find(greeted_.begin(), greeted_.end(), false) == greeted_.end()) listener_.socket = FileDescriptor();
 }
 
 void LifelineHub::tell_all(int failed_rank, const std::string& news) {
@@ -132,8 +186,11 @@ void LifelineHub::wait_until_told(milliseconds timeout) {
   changed_.wait_for(lock, timeout, [this] { return told_; });
 }
 
-bool LifelineHub::all_left() const {
-  return std::none_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.rank >= 0; });
+bool LifelineHub::all_left() const { return strangers() == peers_.size(); }
+
+size_t LifelineHub::strangers() const {
+  return static_cast<size_t>(
+      std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.rank < 0; }));
 }
 
 Lifeline::Lifeline(int rank, const std::vector<std::string>& hosts, int port, const std::string& secret,
@@ -155,7 +212,7 @@ Lifeline::Lifeline(int rank, const std::vector<std::string>& hosts, int port, co
 std::optional<LineSocket> Lifeline::greet(const std::string& host, int port, const std::string& hello,
                                           std::string& cause) const {
   try {
-    LineSocket socket(connect_to(host, port, kGreetingTime));
+    LineSocket socket(connect_to(host, port, kConnectTime));
     socket.send(hello);
     const auto deadline = Clock::now() + kGreetingTime;
     std::string answer;
@@ -213,7 +270,11 @@ void Lifeline::watch() {
 
 void Lifeline::tell(const std::string& news) {
   // A rank that has failed itself ends for its own reason: that its peers follow is no news.
-  if (on_failure_ && !failed_) on_failure_(news);
+  try {
+    if (on_failure_ && !failed_) on_failure_(news);
+  } catch (const std::exception& error) {
+    log_error("{}, and what should follow failed too: {}", news, error.what());
+  }
   {
     const std::lock_guard lock(mutex_);
     news_ = news;

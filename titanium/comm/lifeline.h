@@ -4,6 +4,16 @@
 // watches. The kernel closes the connection when a process dies, by kill -9 too, and keeps it open while a process is
 // only stopped. So a connection that ends without a goodbye is a death, and the hub tells everybody. A machine that
 // vanishes from the network is noticed after 25 s.
+//
+// Note [Strangers]
+// A connection says hello with the job's secret and its rank before it counts. Until then it may send one short line
+// within a few seconds, and only a limited number of such connections is held; others wait in the kernel's queue. When
+// all ranks are there, the port is closed. The hub listens where the ranks need it: at 127.0.0.1 for a job of one
+// machine. The secret comes through the environment (TITANIUM_JOB_SECRET), which `titanium launch` sets for a job of
+// one node. Where nobody sets it, for a job of several, it stands in the store until all ranks have connected: who can
+// read the store in these seconds can take a rank's place and end the job. Nothing is encrypted: who can read the
+// network reads the secret and the messages. Set the variable to the same random word on all nodes, and let only the
+// job's machines reach its ports.
 #pragma once
 
 #include <atomic>
@@ -23,8 +33,10 @@ namespace titanium::comm {
 
 class LifelineHub {
  public:
-  // Listens at once, at a free port. `secret` keeps strangers out: it must be the same in all Lifelines. Throws Error.
-  LifelineHub(int size, std::string secret);
+  // Serves `size` ranks at `listener`, which it closes when all have come. `secret` keeps strangers out: it must be the
+  // same in all Lifelines. A connection that has not said hello after `greeting_time` is closed. Throws Error.
+  LifelineHub(int size, std::string secret, Listener listener,
+              std::chrono::milliseconds greeting_time = std::chrono::seconds(10));
   // Waits up to `goodbye_timeout` for the goodbyes of those that are still connected, so that nobody takes the normal
   // end of rank 0 for a death; not after a failure.
   ~LifelineHub();
@@ -39,24 +51,37 @@ class LifelineHub {
   std::chrono::milliseconds goodbye_timeout = std::chrono::seconds(10);
 
  private:
+  using Time = std::chrono::steady_clock::time_point;
+
   struct Peer {
     LineSocket socket;
-    int rank = -1;  // unknown until it has said hello
+    Time greeting_deadline;
+    int rank = -1;  // a stranger until it has said hello
     bool left = false;
   };
 
   void serve();
-  void poll_once(std::chrono::milliseconds timeout);
+  // Never throws: what fails, for lack of memory, is tried again a little later.
+  void poll_once(std::chrono::milliseconds timeout) noexcept;
+  void serve_peers(std::chrono::milliseconds timeout);
+  void accept_strangers();
+  bool accepting(Time now) const;
+  Time next_deadline(Time now) const;
   void read(Peer& peer);
   void handle(Peer& peer, const std::string& line);
+  void greet(Peer& peer, const std::string& line);
   void tell_all(int failed_rank, const std::string& news);
   bool all_left() const;
+  size_t strangers() const;
 
   int size_;
   std::string secret_;
   Listener listener_;
+  std::chrono::milliseconds greeting_time_;
   WakePipe wake_;
   std::vector<Peer> peers_;  // only the thread touches these
+  std::vector<bool> greeted_;
+  Time accept_after_{};
   bool failed_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;

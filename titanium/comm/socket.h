@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "titanium/base/error.h"
+
 namespace titanium::comm {
 
 // Owns a file descriptor. Not inherited by programs that this process starts.
@@ -20,6 +22,8 @@ class FileDescriptor {
   ~FileDescriptor();
 
   int get() const { return fd_; }
+  // The caller closes it.
+  int release() { return std::exchange(fd_, -1); }
   bool valid() const { return fd_ >= 0; }
 
  private:
@@ -29,21 +33,46 @@ class FileDescriptor {
 struct Listener {
   FileDescriptor socket;
   int port = 0;
+  std::string address;  // numeric; empty: all addresses of this machine
 };
 
-// On all addresses of this machine, at a free port. Throws Error.
-Listener listen_anywhere();
+// Who may connect.
+enum class Reach {
+  kThisMachine,    // all peers run here
+  kOtherMachines,  // some run elsewhere
+};
 
-// The next connection, or an invalid descriptor when there is none.
+// Listens at `port` (0: a free one) of `host`, a name or address of this machine, and at no other address: what listens
+// at 127.0.0.1 is out of reach for other machines. Only a name that means loopback here while peers run elsewhere, as
+// /etc/hosts often has it, listens at all addresses, since they cannot mean the same. Throws Error when `host` is not
+// this machine or the port is taken.
+Listener listen_at(const std::string& host, int port, Reach reach);
+// The same at a free port, but where `host` is another machine, at the address from which this one reaches it.
+Listener listen_towards(const std::string& host, Reach reach);
+
+// The next connection, or an invalid descriptor when there is none or errno says why.
 FileDescriptor accept_connection(const FileDescriptor& listener);
 
-// Tries every address of `host` once, each for at most `timeout`. Throws Error that says why none answers.
+// No address of a host answers.
+class ConnectError : public Error {
+ public:
+  ConnectError(const std::string& message, std::string cause, bool refused)
+      : Error(message), cause(std::move(cause)), refused(refused) {}
+
+  std::string cause;
+  bool refused;  // the machine is there, but nobody listens at the port, maybe not yet
+};
+
+// Tries every address of `host` once, each for at most `timeout`, after at most as long to resolve the name. Throws
+// ConnectError.
 FileDescriptor connect_to(const std::string& host, int port, std::chrono::milliseconds timeout);
 
 // Wakes a thread that polls `read_end`.
 struct WakePipe {
   WakePipe();
   void wake() const;
+  // From now on it is not readable until somebody wakes it again.
+  void drain() const;
 
   FileDescriptor read_end, write_end;
 };
@@ -51,18 +80,25 @@ struct WakePipe {
 // A connection that carries lines of text. Neither function waits.
 class LineSocket {
  public:
-  explicit LineSocket(FileDescriptor socket) : socket_(std::move(socket)) {}
+  static constexpr size_t kLongestLine = 64 * 1024;
+
+  explicit LineSocket(FileDescriptor socket, size_t longest_line = kLongestLine)
+      : socket_(std::move(socket)), longest_line_(longest_line) {}
 
   int fd() const { return socket_.get(); }
-  // Line breaks inside `line` become spaces. What a peer that does not read leaves no room for is lost.
+  void set_longest_line(size_t bytes) { longest_line_ = bytes; }
+  // Line breaks inside `line` become spaces, and what is longer than kLongestLine is cut. What a peer that does not
+  // read leaves no room for is lost.
   void send(std::string line) const;
-  // Takes what has arrived; false when the peer has closed the connection or is unreachable.
+  // Takes what has arrived, at most as much as the longest line; false when the peer has closed the connection, is
+  // unreachable, or sends a longer line. All lines are to be taken before the next call.
   bool receive();
   // The next whole line that has arrived.
   bool next(std::string& line);
 
  private:
   FileDescriptor socket_;
+  size_t longest_line_;
   std::string received_;
 };
 

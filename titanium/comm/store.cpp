@@ -1,17 +1,8 @@
 #include "titanium/comm/store.h"
 
-#include <arpa/inet.h>
 #include <c10/util/Logging.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "titanium/comm/error.h"
@@ -30,55 +21,14 @@ std::string first_line(const c10::Error& error) {
   return text.substr(0, text.find('\n'));
 }
 
-// A listening socket for c10d, which by itself would open the port on every interface.
-int bind_loopback(int& port) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  ::inet_pton(AF_INET, kLoopback, &address.sin_addr);
-  socklen_t size = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  const bool bound = fd >= 0 && ::bind(fd, generic, size) == 0 && ::getsockname(fd, generic, &size) == 0;
-  TI_CHECK(bound, "no port of {} can be opened: {}.", kLoopback, std::strerror(errno));
-  port = ntohs(address.sin_port);
-  return fd;
-}
-
-using Clock = std::chrono::steady_clock;
-
-// Tries all addresses of the host once; what is wrong, empty when one takes connections.
-std::string try_connection(const std::string& address, int port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0) {
-    return ::gai_strerror(error);
-  }
-  int last_error = ETIMEDOUT;
-  for (const addrinfo* info = found; info != nullptr && last_error != 0; info = info->ai_next) {
-    const int fd = ::socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    ::connect(fd, info->ai_addr, info->ai_addrlen);
-    pollfd event{fd, POLLOUT, 0};
-    socklen_t size = sizeof(last_error);
-    if (::poll(&event, 1, /*timeout ms=*/1000) == 1) ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &last_error, &size);
-    ::close(fd);
-  }
-  ::freeaddrinfo(found);
-  return last_error == 0 ? "" : std::strerror(last_error);
-}
-
-// c10d would wait too, but fills stderr with stacks when it does so in vain.
-void wait_for_host(const std::string& address, int port, std::chrono::milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
-  for (;;) {
-    const std::string problem = try_connection(address, port);
-    if (problem.empty()) return;
-    if (Clock::now() >= deadline) {
-      throw CommError(fmt::format("no store answers at {}:{} within {:.0f} s: {}.", address, port,
-                                  std::chrono::duration<double>(timeout).count(), problem));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  }
+// A store at a socket of ours: c10d by itself would open the port on every interface.
+c10d::TCPStoreOptions host_options(Listener listener) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(listener.port);
+  options.masterListenFd = listener.socket.release();
+  options.isServer = true;
+  options.waitWorkers = false;
+  return options;
 }
 
 }  // namespace
@@ -103,39 +53,29 @@ Store::Store(std::unique_ptr<Connection> connection) : connection_(std::move(con
 Store::Store(Store&&) noexcept = default;
 Store::~Store() = default;
 
-Store Store::host(const std::string& address, int port) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(port);
-  options.isServer = true;
-  options.waitWorkers = false;
+Store Store::host(const std::string& address, int port, Reach reach) {
   try {
-    return Store(std::make_unique<Connection>(address, options));
+    return Store(std::make_unique<Connection>(address, host_options(listen_at(address, port, reach))));
   } catch (const c10::Error& error) {
+    throw UsageError(fmt::format("no store can be opened at {}:{}: {}", address, port, first_line(error)));
+  } catch (const Error& error) {
     throw UsageError(
-        fmt::format("no store can be opened at {}:{}: {} Choose another port, and an address of this machine.", address,
-                    port, first_line(error)));
+        fmt::format("no store can be opened at {}:{}: {}. Choose another port, and an address of this machine.",
+                    address, port, error.what()));
   }
 }
 
-Store Store::host_locally() {
-  int port = 0;
-  c10d::TCPStoreOptions options;
-  options.masterListenFd = bind_loopback(port);
-  options.port = static_cast<uint16_t>(port);
-  options.isServer = true;
-  options.waitWorkers = false;
-  return Store(std::make_unique<Connection>(kLoopback, options));
-}
+Store Store::host_locally() { return host(kLoopback, 0, Reach::kThisMachine); }
 
-Store Store::connect(const std::string& address, int port, std::chrono::milliseconds timeout) {
-  wait_for_host(address, port, timeout);
+Store Store::connect(const std::string& address, int port, const Patience& patience) {
+  wait_for_store(address, port, patience);
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
   options.waitWorkers = false;
   try {
     return Store(std::make_unique<Connection>(address, options));
   } catch (const c10::Error& error) {
-    throw CommError(fmt::format("what answers at {}:{} is not a store: {}", address, port, first_line(error)));
+    throw CommError(fmt::format("the store at {}:{} is gone: {}", address, port, first_line(error)));
   }
 }
 

@@ -1,4 +1,9 @@
 // A key-value store over TCP that processes of one job share: c10d's TCPStore.
+//
+// Whoever reaches its port can read and change everything in it, because c10d's protocol knows no secrets. So it
+// listens at the address that it was given and at no other: a job of one machine at 127.0.0.1, which other machines do
+// not reach. What is read from it may come from a stranger, and is to be checked. Let only the job's machines reach the
+// port of a job of several.
 #pragma once
 
 #include <chrono>
@@ -6,18 +11,22 @@
 #include <memory>
 #include <string>
 
+#include "titanium/comm/socket.h"
+#include "titanium/comm/store_search.h"
+
 namespace titanium::comm {
 
 // One process hosts it, all others connect. Any thread may call; calls of one object wait for each other. All functions
 // throw CommError when the host is gone.
 class Store {
  public:
-  // Hosts a store on all interfaces and connects to it as `address`. Throws UsageError when the port is taken.
-  static Store host(const std::string& address, int port);
+  // Hosts a store at `address` alone (listen_at in socket.h) and connects to it. Throws UsageError when the port is
+  // taken or the address is not one of this machine.
+  static Store host(const std::string& address, int port, Reach reach);
   // Hosts a store that only this machine reaches, on a free port.
   static Store host_locally();
-  // Tries until `timeout` has passed, then throws CommError.
-  static Store connect(const std::string& address, int port, std::chrono::milliseconds timeout);
+  // Tries as long as `patience` says, then throws CommError.
+  static Store connect(const std::string& address, int port, const Patience& patience);
 
   ~Store();
   Store(Store&&) noexcept;

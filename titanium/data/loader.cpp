@@ -178,11 +178,10 @@ void Loader::work(Worker& worker, const std::stop_token& stop) const {
       put(worker, stop, std::move(item));
     }
   } catch (const Cancelled&) {
-  } catch (...) {
-    try {
-      put(worker, stop, {.sample = std::nullopt, .error = std::current_exception()});
-    } catch (const Cancelled&) {
-    }
+  } catch (...) {  // allocates nothing: there may be no memory
+    const std::lock_guard lock(worker.mutex);
+    worker.failure = std::current_exception();
+    worker.changed.notify_one();
   }
 }
 
@@ -199,8 +198,9 @@ Loader::Item Loader::take(Worker& worker) {
   std::unique_lock lock(worker.mutex);
   if (worker.ready.empty()) {
     const auto begin = std::chrono::steady_clock::now();
-    worker.changed.wait(lock, [&] { return !worker.ready.empty(); });
+    worker.changed.wait(lock, [&] { return !worker.ready.empty() || worker.failure; });
     last_wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (worker.ready.empty()) return {.sample = std::nullopt, .error = worker.failure};
   }
   Item item = std::move(worker.ready.front());
   worker.ready.pop_front();

@@ -83,9 +83,10 @@ class Loader {
   struct Worker {
     std::map<int64_t, Stream> streams;
     Turns turns;
-    std::mutex mutex;  // guards `ready`
+    std::mutex mutex;  // guards `ready` and `failure`
     std::condition_variable_any changed;
     std::deque<Item> ready;
+    std::exception_ptr failure;  // comes after all that is ready
     std::jthread thread;
   };
 

@@ -26,6 +26,9 @@ class Attempt {
   using Publish = std::function<void(const Failure&)>;
   void run(int failed_elsewhere, const Publish& publish);
 
+  // Whether somebody has asked the launcher to stop.
+  bool stopping() const { return supervisor_.stopping(); }
+
  private:
   void wait_for_events(int failed_elsewhere);
   void handle_signals();

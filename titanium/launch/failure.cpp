@@ -6,6 +6,9 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "titanium/base/json.h"
+#include "titanium/base/printable.h"
+
 namespace titanium::launch {
 
 std::string signal_name(int signal) {
@@ -54,17 +57,27 @@ std::string Failure::to_json() const {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-Failure Failure::from_json(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
-  Failure failure;
-  failure.node = json.at("node");
-  failure.rank = json.at("rank");
-  failure.pid = json.at("pid");
-  failure.exit = {json.at("code"), json.at("signal")};
-  failure.stopped = json.at("stopped");
-  failure.last_lines = json.at("last_lines").get<std::vector<std::string>>();
-  failure.log_folder = json.at("log_folder");
-  return failure;
+std::optional<Failure> Failure::from_json(const std::string& text) {
+  constexpr size_t kLongest = 8 << 20;  // more than 20 of the longest lines
+  if (text.size() > kLongest) return std::nullopt;
+  try {
+    const nlohmann::json json = parse_json(text);
+    Failure failure;
+    failure.node = json.at("node");
+    failure.rank = json.at("rank");
+    failure.pid = json.at("pid");
+    failure.exit = {json.at("code"), json.at("signal")};
+    failure.stopped = json.at("stopped");
+    failure.last_lines = json.at("last_lines");
+    failure.log_folder = printable(json.at("log_folder").get<std::string>(), 4096);
+    const bool possible = failure.rank >= -1 && failure.exit.code >= 0 && failure.exit.code <= 255 &&
+                          failure.exit.signal >= 0 && failure.exit.signal < NSIG && !failure.exit.good();
+    return possible ? std::optional(failure) : std::nullopt;
+  } catch (const JsonError&) {
+    return std::nullopt;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace titanium::launch

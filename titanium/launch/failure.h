@@ -1,6 +1,7 @@
 // How a process ended, and the failure that ends an attempt.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,8 @@ struct Failure {
   std::string report(bool with_last_lines) const;
   // For the other nodes.
   std::string to_json() const;
-  static Failure from_json(const std::string& text);
+  // Nothing when `text` is not what to_json writes.
+  static std::optional<Failure> from_json(const std::string& text);
 };
 
 }  // namespace titanium::launch

@@ -2,6 +2,7 @@
 
 #include "titanium/base/log.h"
 #include "titanium/comm/error.h"
+#include "titanium/comm/secret.h"
 #include "titanium/launch/attempt.h"
 #include "titanium/launch/failure_watch.h"
 #include "titanium/launch/rendezvous.h"
@@ -28,6 +29,7 @@ comm::Environment begin_attempt(const LaunchOptions& options, Rendezvous& rendez
   node.master_port = rendezvous.port();
   node.run_id = rendezvous.run_id();
   node.agent_hosts_store = true;
+  if (options.nodes == 1) node.job_secret = comm::make_secret();
   log_info("Launching {} rank{} on {} node{}: run {}, attempt {} of {}, store at {}:{}", node.world_size,
            node.world_size == 1 ? "" : "s", options.nodes, options.nodes == 1 ? "" : "s", node.run_id,
            node.restart_count + 1, rendezvous.max_restarts() + 1, node.master_addr, node.master_port);
@@ -50,26 +52,36 @@ std::optional<Failure> agreed_outcome(Rendezvous& rendezvous, const std::optiona
   return rendezvous.wait_for_others();
 }
 
-std::optional<Failure> run_attempt(const LaunchOptions& options, const comm::Environment& node, Rendezvous& rendezvous,
-                                   const SignalQueue& signals, const Writer& write) {
+struct Outcome {
+  std::optional<Failure> failure;
+  bool stopping = false;  // this launcher was asked to stop: no restart
+};
+
+Outcome run_attempt(const LaunchOptions& options, const comm::Environment& node, Rendezvous& rendezvous,
+                    const SignalQueue& signals, const Writer& write) {
   std::optional<Failure> own;
   std::optional<FailureWatch> watch;
   if (options.nodes > 1) watch.emplace(rendezvous);
-  Attempt(options, node, rendezvous.max_restarts(), signals, write)
-      .run(watch ? watch->fd() : -1, [&](const Failure& failure) {
-        own = failure;
-        try {
-          rendezvous.publish(failure);
-        } catch (const comm::CommError&) {
-          // Time for the other processes here; what is said about it comes below.
-        }
-      });
+  Attempt attempt(options, node, rendezvous.max_restarts(), signals, write);
+  attempt.run(watch ? watch->fd() : -1, [&](const Failure& failure) {
+    own = failure;
+    try {
+      rendezvous.publish(failure);
+    } catch (const Error&) {
+      // Time for the other processes here; what is said about it comes below.
+    }
+  });
+  if (attempt.stopping()) SignalQueue::ignore_further_stops();
   const DefaultSignals no_processes(signals);
   try {
-    return agreed_outcome(rendezvous, own);
+    return {agreed_outcome(rendezvous, own), attempt.stopping()};
   } catch (const comm::CommError& error) {
     if (own) report(*own, options, write);
     throw Error(fmt::format("the launcher of node 0 has ended without a word, so this one ends too: {}", error.what()));
+  } catch (const Error&) {
+    if (own) report(*own, options, write);
+    rendezvous.leave();  // so that the others find the same in the store
+    throw;
   }
 }
 
@@ -81,9 +93,9 @@ int launch(const LaunchOptions& options, const Writer& write) {
   Rendezvous rendezvous = meet(options, signals);
   for (;;) {
     const comm::Environment node = begin_attempt(options, rendezvous, signals);
-    const auto failure = run_attempt(options, node, rendezvous, signals, write);
+    const auto [failure, stopping] = run_attempt(options, node, rendezvous, signals, write);
     if (failure) report(*failure, options, write);
-    if (!failure || failure->stopped || node.restart_count >= rendezvous.max_restarts()) {
+    if (!failure || failure->stopped || stopping || node.restart_count >= rendezvous.max_restarts()) {
       const DefaultSignals no_processes(signals);
       rendezvous.leave();
       return failure ? failure->exit.exit_code() : 0;

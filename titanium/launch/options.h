@@ -22,7 +22,8 @@ struct LaunchOptions {
   std::string run_id;             // empty: node 0 makes one up
   std::filesystem::path log_dir;  // empty: no log files
   std::set<int> shown_ranks = {0};
-  std::chrono::seconds rendezvous_timeout{600};
+  std::chrono::seconds rendezvous_timeout{600};  // for all nodes to come
+  std::chrono::seconds host_timeout{30};         // for node 0's host to be found and to answer as a launcher
 };
 
 enum class Stream { kOut, kErr };

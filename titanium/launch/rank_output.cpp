@@ -1,11 +1,17 @@
 #include "titanium/launch/rank_output.h"
 
-#include <cerrno>
-#include <cstring>
-
 #include "titanium/base/error.h"
+#include "titanium/base/thousands.h"
 
 namespace titanium::launch {
+namespace {
+
+std::string describe_loss(int64_t bytes) {
+  return fmt::format("\n[titanium launch: {} bytes are missing here, because this file could not be written]\n",
+                     with_thousands_separators(bytes));
+}
+
+}  // namespace
 
 RankOutput::RankOutput(int rank, bool shown, const std::filesystem::path& log_folder, const Writer& write)
     : prefix_(fmt::format("[rank{}]:", rank)),
@@ -20,15 +26,14 @@ RankOutput::Channel RankOutput::open(Stream stream, const std::filesystem::path&
   const auto path = log_folder / (stream == Stream::kOut ? "stdout.log" : "stderr.log");
   std::error_code failed;
   std::filesystem::create_directories(log_folder, failed);
-  channel.log.open(path, std::ios::binary | std::ios::app);
-  TI_CHECK(channel.log.good(), "{} cannot be written: {}. Choose another --log-dir.", path.string(),
-           failed ? failed.message() : std::strerror(errno));
+  TI_CHECK(!failed, "{} cannot be written: {}. Choose another --log-dir.", path.string(), failed.message());
+  channel.log = std::make_unique<GrowingFile>(path, "Choose another --log-dir.", describe_loss);
   return channel;
 }
 
 void RankOutput::receive(Stream stream, std::string_view bytes) {
   Channel& channel = stream == Stream::kOut ? out_ : err_;
-  if (channel.log.is_open()) channel.log.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush();
+  if (channel.log) channel.log->append(bytes);
   channel.lines.feed(bytes);
 }
 

@@ -1,13 +1,15 @@
-// What one rank writes: to its log files, to the launcher's own output with a prefix, and its last lines for a report.
+// What one rank writes: to its log files, which say so where a full disk has cut them, to the launcher's own output
+// with a prefix, and its last lines for a report.
 #pragma once
 
 #include <deque>
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "titanium/base/growing_file.h"
 #include "titanium/launch/line_splitter.h"
 #include "titanium/launch/options.h"
 
@@ -33,7 +35,7 @@ class RankOutput {
  private:
   struct Channel {
     LineSplitter lines;
-    std::ofstream log;
+    std::unique_ptr<GrowingFile> log;  // may be null
   };
 
   Channel open(Stream stream, const std::filesystem::path& log_folder);

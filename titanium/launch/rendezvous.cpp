@@ -3,10 +3,13 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "titanium/base/json.h"
+#include "titanium/base/printable.h"
 #include "titanium/comm/error.h"
 
 namespace titanium::launch {
@@ -15,6 +18,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+constexpr const char* kAttemptKey = "launch/attempt";
+constexpr size_t kLongestEntry = 4096;  // of what a launcher says about itself
 constexpr milliseconds kPollInterval{100};
 constexpr milliseconds kAnswerTime{30'000};
 // Others may still be ending their processes.
@@ -22,9 +27,10 @@ constexpr std::chrono::seconds kFarewell{30};
 
 comm::Store meet(const LaunchOptions& options) {
   if (options.address.empty()) return comm::Store::host_locally();
-  if (options.node_rank == 0) return comm::Store::host(options.address, options.port);
+  const auto reach = options.nodes > 1 ? comm::Reach::kOtherMachines : comm::Reach::kThisMachine;
+  if (options.node_rank == 0) return comm::Store::host(options.address, options.port, reach);
   try {
-    return comm::Store::connect(options.address, options.port, options.rendezvous_timeout);
+    return comm::Store::connect(options.address, options.port, {options.rendezvous_timeout, options.host_timeout});
   } catch (const comm::CommError& error) {
     throw Error(
         fmt::format("node 0 is missing: {} Start titanium launch with --node-rank 0 there, or check --rdzv-endpoint "
@@ -53,12 +59,11 @@ std::string Rendezvous::key(const std::string& name, int node) const {
 }
 
 int Rendezvous::join() {
-  const std::string attempt_key = "launch/attempt";
   if (options_.nodes == 1) return ++attempt_;
   if (options_.node_rank == 0) {
-    store_.set(attempt_key, std::to_string(++attempt_));
+    store_.set(kAttemptKey, std::to_string(++attempt_));
   } else {
-    attempt_ = attempt_ >= 0 ? attempt_ + 1 : std::stoi(store_.get(attempt_key, options_.rendezvous_timeout));
+    attempt_ = attempt_ >= 0 ? attempt_ + 1 : present_attempt();
   }
   announce();
   if (!wait_for_all("node", Clock::now() + options_.rendezvous_timeout)) {
@@ -70,6 +75,41 @@ int Rendezvous::join() {
   }
   adopt_and_check();
   return attempt_;
+}
+
+int Rendezvous::present_attempt() const {
+  const std::string text = store_.get(kAttemptKey, options_.rendezvous_timeout);
+  int attempt = -1;
+  std::from_chars(text.data(), text.data() + text.size(), attempt);
+  if (attempt < 0) refuse_entry(kAttemptKey);
+  return attempt;
+}
+
+void Rendezvous::refuse_entry(const std::string& key) const {
+  throw Error(
+      fmt::format("what the store at {}:{} holds under {} was not written by a launcher. Something else writes to "
+                  "it: let only the job's machines reach its port, and start again.",
+                  address(), port(), key));
+}
+
+Failure Rendezvous::read_failure(const std::string& text) const {
+  auto failure = Failure::from_json(text);
+  if (!failure) refuse_entry(key("failure"));
+  return *std::move(failure);
+}
+
+Rendezvous::Node Rendezvous::read_node(int node) const {
+  const std::string text = store_.get(key("node", node), kAnswerTime);
+  if (text.size() > kLongestEntry) refuse_entry(key("node", node));
+  try {
+    const nlohmann::json json = parse_json(text);
+    return {json.at("nodes").get<int>(), json.at("processes").get<int>(), json.at("max_restarts").get<int>(),
+            json.at("run_id").get<std::string>()};
+  } catch (const JsonError&) {
+    refuse_entry(key("node", node));
+  } catch (const nlohmann::json::exception&) {
+    refuse_entry(key("node", node));
+  }
 }
 
 void Rendezvous::announce() {
@@ -85,25 +125,25 @@ void Rendezvous::announce() {
 }
 
 void Rendezvous::adopt_and_check() {
-  const auto first = nlohmann::json::parse(store_.get(key("node", 0), kAnswerTime));
+  const Node first = read_node(0);
   for (int node = 1; node < options_.nodes; ++node) {
-    const auto other = nlohmann::json::parse(store_.get(key("node", node), kAnswerTime));
-    for (const auto& [field, option] : {std::pair{"nodes", "--nnodes"}, {"processes", "--nproc-per-node"}}) {
-      if (other.at(field) != first.at(field)) {
-        throw UsageError(fmt::format("node {} was started with {} {}, node 0 with {}. Use the same on all nodes.", node,
-                                     option, other.at(field).get<int>(), first.at(field).get<int>()));
-      }
-    }
+    const Node other = read_node(node);
+    const auto compare = [&](const char* option, int here, int there) {
+      if (here == there) return;
+      throw UsageError(fmt::format("node {} was started with {} {}, node 0 with {}. Use the same on all nodes.", node,
+                                   option, there, here));
+    };
+    compare("--nnodes", first.nodes, other.nodes);
+    compare("--nproc-per-node", first.processes, other.processes);
   }
-  const auto run_id = first.at("run_id").get<std::string>();
-  if (!run_id_.empty() && run_id_ != run_id) {
+  if (!run_id_.empty() && run_id_ != first.run_id) {
     throw UsageError(
         fmt::format("the launcher at {}:{} works on --run-id {}, this one on {}. Give every job an endpoint "
                     "of its own.",
-                    options_.address, options_.port, run_id, run_id_));
+                    options_.address, options_.port, printable(first.run_id), run_id_));
   }
-  run_id_ = run_id;
-  max_restarts_ = first.at("max_restarts");
+  run_id_ = first.run_id;
+  max_restarts_ = first.max_restarts;
 }
 
 std::vector<int> Rendezvous::missing(const std::string& name) const {
@@ -124,12 +164,12 @@ bool Rendezvous::wait_for_all(const std::string& name, Clock::time_point deadlin
 
 Failure Rendezvous::publish(const Failure& failure) {
   if (options_.nodes == 1) return failure;
-  return Failure::from_json(store_.set_once(key("failure"), failure.to_json()));
+  return read_failure(store_.set_once(key("failure"), failure.to_json()));
 }
 
 std::optional<Failure> Rendezvous::failure() const {
   if (options_.nodes == 1 || !store_.has(key("failure"))) return std::nullopt;
-  return Failure::from_json(store_.get(key("failure"), kAnswerTime));
+  return read_failure(store_.get(key("failure"), kAnswerTime));
 }
 
 void Rendezvous::beat() { store_.add(key("beat", options_.node_rank), 1); }

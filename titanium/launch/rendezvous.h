@@ -1,7 +1,8 @@
 // The launchers of a job's nodes: they meet in a store that node 0 hosts, begin and end every attempt together, and
 // agree on the failure that ended it. The ranks use the same store. A job of one node has nothing to agree on.
 //
-// All functions throw comm::CommError when node 0's launcher is gone.
+// All functions throw comm::CommError when node 0's launcher is gone, and Error when something that is no launcher has
+// written to the store.
 #pragma once
 
 #include <chrono>
@@ -52,8 +53,18 @@ class Rendezvous {
   std::vector<int> missing(const std::string& name) const;
   // True when all nodes have set `name` in time.
   bool wait_for_all(const std::string& name, std::chrono::steady_clock::time_point deadline) const;
+  int present_attempt() const;
   void announce();
   void adopt_and_check();
+
+  // What a launcher says about itself.
+  struct Node {
+    int nodes, processes, max_restarts;
+    std::string run_id;
+  };
+  Node read_node(int node) const;
+  Failure read_failure(const std::string& text) const;
+  [[noreturn]] void refuse_entry(const std::string& key) const;
 
   LaunchOptions options_;
   comm::Store store_;

@@ -24,6 +24,10 @@ std::optional<int> SignalQueue::next() const {
   return static_cast<int>(info.ssi_signo);
 }
 
+void SignalQueue::ignore_further_stops() {
+  for (const int signal : {SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
+}
+
 DefaultSignals::DefaultSignals(const SignalQueue& queue) {
   ::pthread_sigmask(SIG_SETMASK, &queue.original_mask(), &blocked_);
 }

@@ -23,6 +23,10 @@ class SignalQueue {
   std::optional<int> next() const;
   const sigset_t& original_mask() const { return original_; }
 
+  // From now on SIGTERM and SIGHUP do nothing to this program, not even those that have arrived: the request to stop
+  // has been met, and cluster managers send it several times.
+  static void ignore_further_stops();
+
  private:
   sigset_t original_;
   FileDescriptor fd_;

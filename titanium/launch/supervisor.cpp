@@ -21,9 +21,9 @@ void Supervisor::peer_failed(Time now) {
 }
 
 void Supervisor::stop_requested(int signal, Time now) {
-  ++stop_requests_;
+  if (signal == SIGTERM && std::exchange(sigterm_received_, true)) return;
   forward_ = signal;
-  if (stop_requests_ == 2 && !sigkill_at_) sigkill_at_ = now + kAfterSigterm;
+  if (signal == SIGINT && ++sigints_ == 2 && !sigkill_at_) sigkill_at_ = now + kAfterSigterm;
 }
 
 void Supervisor::end_others(Time now) {

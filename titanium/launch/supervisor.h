@@ -11,8 +11,9 @@ namespace titanium::launch {
 
 // After a failure, here or on another node, the living processes have `to_end_alone` to notice and say so; then they
 // get SIGTERM, and `after_sigterm` later SIGKILL. A signal for the launcher is forwarded, and the processes may take
-// their time to end (a trainer finishes its step); the second one is forwarded too, and SIGKILL follows `after_sigterm`
-// later.
+// their time to end (a trainer finishes its step and saves it). All SIGTERMs are one request, because cluster managers
+// send several; a second SIGINT is a person who does not want to wait: it is forwarded too, and SIGKILL follows
+// `after_sigterm` later.
 class Supervisor {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -30,6 +31,7 @@ class Supervisor {
   void processes_ended(std::vector<End> ends, Time now);
   // On another node. What ends here from now on is a consequence.
   void peer_failed(Time now);
+  // `signal` is SIGTERM or SIGINT.
   void stop_requested(int signal, Time now);
 
   // The signal that all living processes should get now; each is given once.
@@ -39,7 +41,7 @@ class Supervisor {
 
   bool is_living(int local_rank) const { return living_[static_cast<size_t>(local_rank)]; }
   bool finished() const;
-  bool stopping() const { return stop_requests_ > 0; }
+  bool stopping() const { return sigterm_received_ || sigints_ > 0; }
   // Of this node, unless another node's came before.
   std::optional<End> first_failure() const { return first_failure_; }
 
@@ -51,7 +53,8 @@ class Supervisor {
   bool peer_failed_ = false;
   std::optional<Time> sigterm_at_;
   std::optional<Time> sigkill_at_;
-  int stop_requests_ = 0;
+  bool sigterm_received_ = false;
+  int sigints_ = 0;
   int forward_ = 0;
 };
 

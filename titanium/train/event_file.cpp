@@ -5,11 +5,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
-
-#include "titanium/base/error.h"
 
 namespace titanium::train {
 namespace {
@@ -82,9 +78,7 @@ uint32_t crc32c(std::string_view bytes) {
 EventFile::EventFile(const std::filesystem::path& folder) : path_(folder / unique_name()) {
   std::error_code ignored;  // the file's own error says it all
   std::filesystem::create_directories(folder, ignored);
-  file_.open(path_, std::ios::binary);
-  TI_CHECK(file_.good(), "TensorBoard file {} cannot be made: {}. Check job.dump_folder and its permissions.",
-           path_.string(), std::strerror(errno));
+  file_ = std::make_unique<GrowingFile>(path_, "Check job.dump_folder and its permissions.");
   write_record(event_at_now() + bytes_field(3, "brain.Event:2"));
 }
 
@@ -95,9 +89,7 @@ void EventFile::write(int64_t step, std::span<const Scalar> scalars) {
 
 void EventFile::write_record(std::string_view event) {
   const std::string length = raw(static_cast<uint64_t>(event.size()));
-  file_ << length << raw(masked_crc(length)) << event << raw(masked_crc(event)) << std::flush;
-  TI_CHECK(file_.good(), "TensorBoard file {} cannot be written: {}. Check free space.", path_.string(),
-           std::strerror(errno));
+  file_->append(fmt::format("{}{}{}{}", length, raw(masked_crc(length)), event, raw(masked_crc(event))));
 }
 
 }  // namespace titanium::train

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "titanium/base/growing_file.h"
 
 namespace titanium::train {
 
@@ -21,7 +23,8 @@ class EventFile {
   // Makes `folder`. Throws Error when the file cannot be made.
   explicit EventFile(const std::filesystem::path& folder);
 
-  // The scalars of one step. They are in the file when this returns: a run that is killed keeps its curves.
+  // The scalars of one step. They are in the file when this returns: a run that is killed keeps its curves. While
+  // the disk is full the run goes on, and they follow later (base/growing_file.h).
   void write(int64_t step, std::span<const Scalar> scalars);
 
   const std::filesystem::path& path() const { return path_; }
@@ -30,7 +33,7 @@ class EventFile {
   void write_record(std::string_view event);
 
   std::filesystem::path path_;
-  std::ofstream file_;
+  std::unique_ptr<GrowingFile> file_;
 };
 
 // CRC-32C (Castagnoli), as the records of event files carry it.

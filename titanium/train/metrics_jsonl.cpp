@@ -1,11 +1,8 @@
 #include "titanium/train/metrics_jsonl.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "titanium/base/error.h"
 #include "titanium/base/file.h"
 
 namespace titanium::train {
@@ -31,23 +28,19 @@ std::string lines_up_to(const std::filesystem::path& path, int64_t step) {
 
 }  // namespace
 
-MetricsJsonl::MetricsJsonl(const std::filesystem::path& path, int64_t resumed_step) : path_(path) {
+MetricsJsonl::MetricsJsonl(const std::filesystem::path& path, int64_t resumed_step) {
   write_file_atomically(path, lines_up_to(path, resumed_step));
-  file_.open(path, std::ios::app);
-  TI_CHECK(file_.good(), "{} cannot be written: {}. Check job.dump_folder and its permissions.", path.string(),
-           std::strerror(errno));
+  file_ = std::make_unique<GrowingFile>(path, "Check job.dump_folder and its permissions.");
 }
 
 void MetricsJsonl::write(const JsonlRecord& record) {
-  file_ << fmt::format(
-               R"({{"step": {}, "loss": {}, "max_loss": {}, "grad_norm": {}, "lr": {}, "tps": {}, "tflops": {}, )"
-               R"("mfu": {}, "memory_gib": {}, "memory_active_gib": {}, "tokens": {}, "time_s": {}}})",
-               record.step, number(record.loss), number(record.max_loss), number(record.grad_norm), number(record.lr),
-               number(record.tps), number(record.tflops), number(record.mfu), number(record.memory_gib),
-               number(record.memory_active_gib), record.tokens, number(record.time_s))
-        << '\n'
-        << std::flush;
-  TI_CHECK(file_.good(), "{} cannot be written: {}. Check free space.", path_.string(), std::strerror(errno));
+  file_->append(
+      fmt::format(R"({{"step": {}, "loss": {}, "max_loss": {}, "grad_norm": {}, "lr": {}, "tps": {}, "tflops": {}, )"
+                  R"("mfu": {}, "memory_gib": {}, "memory_active_gib": {}, "tokens": {}, "time_s": {}}})"
+                  "\n",
+                  record.step, number(record.loss), number(record.max_loss), number(record.grad_norm),
+                  number(record.lr), number(record.tps), number(record.tflops), number(record.mfu),
+                  number(record.memory_gib), number(record.memory_active_gib), record.tokens, number(record.time_s)));
 }
 
 }  // namespace titanium::train

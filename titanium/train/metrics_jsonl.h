@@ -2,8 +2,10 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <optional>
+
+#include "titanium/base/growing_file.h"
 
 namespace titanium::train {
 
@@ -28,12 +30,12 @@ class MetricsJsonl {
   // train again; 0 starts afresh. Throws Error when the file cannot be written.
   MetricsJsonl(const std::filesystem::path& path, int64_t resumed_step);
 
-  // Nine significant digits; what is not finite, or not known, is null. The line is in the file when this returns.
+  // Nine significant digits; what is not finite, or not known, is null. The line is in the file when this returns;
+  // while the disk is full the run goes on, and the lines follow later (base/growing_file.h).
   void write(const JsonlRecord& record);
 
  private:
-  std::filesystem::path path_;
-  std::ofstream file_;
+  std::unique_ptr<GrowingFile> file_;
 };
 
 }  // namespace titanium::train

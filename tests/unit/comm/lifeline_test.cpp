@@ -1,13 +1,20 @@
 // Who learns what when a rank reports a failure, dies, or says goodbye.
 #include "titanium/comm/lifeline.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <filesystem>
 #include <future>
+#include <thread>
 
 #include "titanium/base/error.h"
 
@@ -20,12 +27,14 @@ using std::chrono::seconds;
 constexpr seconds kLong(20);         // a failing test ends after this
 constexpr milliseconds kQuiet(100);  // in which nothing may happen
 
+Listener loopback() { return listen_at("127.0.0.1", 0, Reach::kThisMachine); }
+
 // What one rank hears.
 class Rank {
  public:
-  Rank(int rank, int port, const std::string& secret = "secret")
+  Rank(int rank, int port, const std::string& secret = "secret", milliseconds timeout = kLong)
       : heard_(news_.get_future()),
-        lifeline_(rank, {"127.0.0.1"}, port, secret, kLong, [this](std::string news) { news_.set_value(news); }) {}
+        lifeline_(rank, {"127.0.0.1"}, port, secret, timeout, [this](std::string news) { news_.set_value(news); }) {}
 
   std::string wait() { return heard_.wait_for(kLong) == std::future_status::ready ? heard_.get() : "nothing"; }
   bool heard() { return heard_.wait_for(kQuiet) == std::future_status::ready; }
@@ -66,7 +75,7 @@ class ProcessRank {
 };
 
 TEST(Lifeline, AReportedFailureReachesAllOthersAsOneLine) {
-  LifelineHub hub(3, "secret");
+  LifelineHub hub(3, "secret", loopback());
   Rank zero(0, hub.port()), one(1, hub.port()), two(2, hub.port());
   one->report_failure("no data\nfor step 5");
   EXPECT_EQ(zero.wait(), "rank 1 failed: no data for step 5");
@@ -75,7 +84,7 @@ TEST(Lifeline, AReportedFailureReachesAllOthersAsOneLine) {
 }
 
 TEST(Lifeline, AFailureOfRank0ReachesAllOthers) {
-  LifelineHub hub(3, "secret");
+  LifelineHub hub(3, "secret", loopback());
   Rank zero(0, hub.port()), one(1, hub.port()), two(2, hub.port());
   zero->report_failure("out of memory");
   EXPECT_EQ(one.wait(), "rank 0 failed: out of memory");
@@ -83,7 +92,7 @@ TEST(Lifeline, AFailureOfRank0ReachesAllOthers) {
 }
 
 TEST(Lifeline, AKilledProcessIsNamedAndAStoppedOneIsNot) {
-  LifelineHub hub(3, "secret");
+  LifelineHub hub(3, "secret", loopback());
   // Forked before this process has other connections that the child would keep open.
   const ProcessRank two(2, hub.port());
   Rank zero(0, hub.port()), one(1, hub.port());
@@ -95,7 +104,7 @@ TEST(Lifeline, AKilledProcessIsNamedAndAStoppedOneIsNot) {
 }
 
 TEST(Lifeline, TheFirstFailureIsTheOneThatCounts) {
-  LifelineHub hub(3, "secret");
+  LifelineHub hub(3, "secret", loopback());
   Rank zero(0, hub.port()), one(1, hub.port());
   auto two = std::make_unique<Rank>(2, hub.port());
   (*two)->report_failure("the cause");
@@ -107,7 +116,7 @@ TEST(Lifeline, TheFirstFailureIsTheOneThatCounts) {
 }
 
 TEST(Lifeline, GoodbyesAreNoDeaths) {
-  auto hub = std::make_unique<LifelineHub>(3, "secret");
+  auto hub = std::make_unique<LifelineHub>(3, "secret", loopback());
   auto zero = std::make_unique<Rank>(0, hub->port()), one = std::make_unique<Rank>(1, hub->port());
   Rank two(2, hub->port());
   one.reset();
@@ -120,7 +129,7 @@ TEST(Lifeline, GoodbyesAreNoDeaths) {
 }
 
 TEST(Lifeline, TheHubWaitsForThoseWhoAreStillThere) {
-  auto hub = std::make_unique<LifelineHub>(2, "secret");
+  auto hub = std::make_unique<LifelineHub>(2, "secret", loopback());
   hub->goodbye_timeout = kLong;
   auto one = std::make_unique<Rank>(1, hub->port());
   auto end = std::async(std::launch::async, [&] { hub.reset(); });
@@ -131,7 +140,7 @@ TEST(Lifeline, TheHubWaitsForThoseWhoAreStillThere) {
 }
 
 TEST(Lifeline, StrangersAreTurnedAway) {
-  LifelineHub hub(2, "secret");
+  LifelineHub hub(2, "secret", loopback());
   const auto connect = [&](int rank, const std::string& secret) {
     const Lifeline lifeline(rank, {"127.0.0.1"}, hub.port(), secret, milliseconds(1), nullptr);
   };
@@ -140,14 +149,124 @@ TEST(Lifeline, StrangersAreTurnedAway) {
   EXPECT_NO_THROW(connect(1, "secret"));
 }
 
+FileDescriptor stranger(const LifelineHub& hub) { return connect_to("127.0.0.1", hub.port(), kLong); }
+
+// Waits until the hub has closed the connection.
+bool is_closed(const FileDescriptor& socket) {
+  pollfd event{socket.get(), POLLIN, 0};
+  char byte = 0;
+  return ::poll(&event, 1, static_cast<int>(milliseconds(kLong).count())) == 1 &&
+         ::recv(socket.get(), &byte, 1, MSG_DONTWAIT) <= 0;
+}
+
+size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST(Lifeline, AStrangersLineIsCutOff) {
+  LifelineHub hub(1, "secret", loopback());
+  const FileDescriptor socket = stranger(hub);
+  const std::string much(1 << 16, 'x');
+  constexpr size_t kMost = 64 << 20;  // more than the kernel keeps for both ends
+  size_t sent = 0;
+  while (sent < kMost) {
+    pollfd event{socket.get(), POLLOUT, 0};
+    ASSERT_EQ(::poll(&event, 1, static_cast<int>(milliseconds(kLong).count())), 1);
+    const ssize_t count = ::send(socket.get(), much.data(), much.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count < 0 && errno != EAGAIN) break;
+    sent += static_cast<size_t>(std::max<ssize_t>(count, 0));
+  }
+  EXPECT_LT(sent, kMost);
+  EXPECT_NO_THROW(Rank(0, hub.port()));
+}
+
+TEST(Lifeline, WhoSaysNothingIsSentAway) {
+  LifelineHub hub(1, "secret", loopback(), /*greeting_time=*/kQuiet);
+  EXPECT_TRUE(is_closed(stranger(hub)));
+  Rank zero(0, hub.port());
+  EXPECT_FALSE(zero.heard()) << "the limit is for strangers only";
+}
+
+TEST(Lifeline, HoldsAFewStrangersAndStillTakesItsRanks) {
+  constexpr size_t kStrangers = 200, kHeld = 2 + 16;
+  LifelineHub hub(2, "secret", loopback());
+  const size_t before = open_descriptors();
+  std::vector<FileDescriptor> strangers;
+  for (size_t i = 0; i < kStrangers; ++i) strangers.push_back(stranger(hub));
+  const auto held = [&] { return open_descriptors() - before - kStrangers; };
+  while (held() < kHeld) std::this_thread::sleep_for(milliseconds(1));
+  std::this_thread::sleep_for(kQuiet);
+  EXPECT_EQ(held(), kHeld);
+  strangers.clear();
+  Rank zero(0, hub.port()), one(1, hub.port());
+  one->report_failure("x");
+  EXPECT_EQ(zero.wait(), "rank 1 failed: x");
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+TEST(Lifeline, WaitsWhenTheProcessHasNoDescriptorsLeft) {
+  LifelineHub hub(2, "secret", loopback());
+  Rank zero(0, hub.port());
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  std::vector<FileDescriptor> filled;  // no gap is left below the last
+  do filled.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  while (static_cast<size_t>(filled.back().get()) + 1 < open_descriptors() - 1);
+  const rlimit none{static_cast<rlim_t>(filled.back().get()) + 2, limit.rlim_max};  // room for the client's end alone
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const FileDescriptor waiting = stranger(hub);
+  const double before = cpu_seconds();
+  std::this_thread::sleep_for(milliseconds(500));
+  const double used = cpu_seconds() - before;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  EXPECT_LT(used, 0.1) << "the thread spins";
+  Rank one(1, hub.port());
+  one->report_failure("x");
+  EXPECT_EQ(zero.wait(), "rank 1 failed: x");
+}
+
+TEST(Lifeline, ThePortIsClosedWhenAllRanksAreThere) {
+  LifelineHub hub(2, "secret", loopback());
+  const Rank zero(0, hub.port());
+  EXPECT_NO_THROW(stranger(hub));
+  EXPECT_THROW(Rank(0, hub.port(), "secret", milliseconds(1)), Error) << "there is a rank 0 already";
+  const Rank one(1, hub.port());
+  EXPECT_THROW(stranger(hub), ConnectError);
+}
+
+TEST(Lifeline, AHandlerThatThrowsEndsNoThread) {
+  LifelineHub hub(2, "secret", loopback());
+  Lifeline zero(0, {"127.0.0.1"}, hub.port(), "secret", kLong,
+                [](const std::string&) { throw Error("in the handler"); });
+  Rank one(1, hub.port());
+  one->report_failure("x");
+  EXPECT_EQ(zero.wait_for_news(kLong), "rank 1 failed: x");
+}
+
+TEST(Lifeline, ALongReasonIsCut) {
+  LifelineHub hub(2, "secret", loopback());
+  Rank zero(0, hub.port()), one(1, hub.port());
+  one->report_failure(std::string(1 << 20, 'x'));
+  EXPECT_TRUE(zero.wait().starts_with("rank 1 failed: xxxx"));
+}
+
 TEST(Lifeline, TriesAllHosts) {
-  LifelineHub hub(1, "secret");
+  LifelineHub hub(1, "secret", loopback());
   const Lifeline lifeline(0, {"255.255.255.255", "127.0.0.1"}, hub.port(), "secret", kLong, nullptr);
 }
 
 TEST(Lifeline, ServesManyRanks) {
   constexpr int kRanks = 300;
-  LifelineHub hub(kRanks, "secret");
+  LifelineHub hub(kRanks, "secret", loopback());
   std::vector<std::unique_ptr<Rank>> ranks;
   for (int rank = 0; rank < kRanks; ++rank) ranks.push_back(std::make_unique<Rank>(rank, hub.port()));
   (*ranks[kRanks / 2])->report_failure("x");

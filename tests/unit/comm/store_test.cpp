@@ -1,7 +1,11 @@
 #include "titanium/comm/store.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include <thread>
+
+#include "titanium/comm/connect.h"
 #include "titanium/comm/error.h"
 
 namespace titanium::comm {
@@ -9,10 +13,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr Patience kLong{milliseconds(20'000), milliseconds(20'000)}, kShort{milliseconds(300), milliseconds(300)};
+
 TEST(Store, ClientsOfALocalStoreSeeTheSameValues) {
   Store host = Store::host_locally();
   EXPECT_EQ(host.address(), "127.0.0.1");
-  Store client = Store::connect(host.address(), host.port(), milliseconds(5000));
+  Store client = Store::connect(host.address(), host.port(), kLong);
   EXPECT_FALSE(client.has("name"));
   host.set("name", "value");
   EXPECT_EQ(client.get("name", milliseconds(5000)), "value");  // waits until it has arrived
@@ -35,22 +41,111 @@ TEST(Store, WaitingForAMissingKeyEnds) {
 
 TEST(Store, ATakenPortIsRefused) {
   const Store first = Store::host_locally();
-  EXPECT_THROW(Store::host("127.0.0.1", first.port()), UsageError);
+  EXPECT_THROW(Store::host("127.0.0.1", first.port(), Reach::kThisMachine), UsageError);
 }
 
-TEST(Store, AMissingHostIsAnErrorThatNamesIt) {
-  const int port = Store::host_locally().port();  // free again
+// The sentence of a client that finds no store.
+std::string search_error(const std::string& address, int port, const Patience& patience = kShort) {
   try {
-    Store::connect("127.0.0.1", port, milliseconds(300));
-    FAIL() << "connected to nobody";
+    Store::connect(address, port, patience);
   } catch (const CommError& error) {
-    EXPECT_NE(std::string(error.what()).find("127.0.0.1:" + std::to_string(port)), std::string::npos) << error.what();
+    return error.what();
   }
+  return "connected";
+}
+
+int free_port() { return listen_at("127.0.0.1", 0, Reach::kThisMachine).port; }
+
+TEST(Store, AMissingStoreIsAnErrorThatNamesItsPlace) {
+  const int port = free_port();
+  EXPECT_EQ(search_error("127.0.0.1", port),
+            fmt::format("no store answers at 127.0.0.1:{} within 0.3 s: Connection refused.", port));
+}
+
+TEST(Store, AHostThatDoesNotExistIsNotWaitedForAsLongAsAStore) {
+  const std::string message = search_error("no-such-host.invalid", 29500, {milliseconds(600'000), milliseconds(300)});
+  EXPECT_TRUE(message.starts_with(
+      "no store answers at no-such-host.invalid:29500 within 0.3 s: the host name cannot be resolved ("))
+      << message;
+}
+
+TEST(Store, SomethingElseAtThePortIsNoStore) {
+  const Listener silent = listen_at("127.0.0.1", 0, Reach::kThisMachine);
+  const std::string patient = search_error("127.0.0.1", silent.port, {milliseconds(600'000), milliseconds(300)});
+  EXPECT_EQ(patient, fmt::format("no store answers at 127.0.0.1:{} within 0.3 s: what listens there is no store (it "
+                                 "answers with nothing).",
+                                 silent.port));
+  const Listener other = listen_at("127.0.0.1", 0, Reach::kThisMachine);
+  const std::jthread greeter([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const FileDescriptor client = accept_connection(other.socket);
+      if (client.valid()) ::send(client.get(), "SSH-2.0-\x1bx\r\n", 12, MSG_NOSIGNAL);
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  });
+  const std::string message = search_error("127.0.0.1", other.port);
+  EXPECT_NE(message.find("what listens there is no store (it answers with 'SSH-2.0-\\x1bx"), std::string::npos)
+      << message;
+}
+
+TEST(Store, ListensAtTheAddressThatWasAskedForAndNoOther) {
+  const Store store = Store::host("127.0.0.1", 0, Reach::kOtherMachines);
+  EXPECT_NO_THROW(connect_to("127.0.0.1", store.port(), milliseconds(5000)));
+  for (const char* other : {"127.0.0.2", "::1"})
+    EXPECT_THROW(connect_to(other, store.port(), milliseconds(5000)), ConnectError);
+}
+
+TEST(Store, AnAddressOfAnotherMachineIsRefused) {
+  try {
+    Store::host("192.0.2.1", 29500, Reach::kOtherMachines);
+    FAIL() << "opened";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "no store can be opened at 192.0.2.1:29500: 192.0.2.1 is not an address of this machine. Choose another "
+        "port, and an address of this machine.");
+  }
+}
+
+// /etc/hosts often calls a machine 127.0.1.1, and its peers mean another address.
+TEST(Socket, ANameThatMeansLoopbackHereIsOpenToPeersElsewhere) {
+  const Listener own = listen_at("localhost", 0, Reach::kThisMachine);
+  EXPECT_TRUE(own.address == "127.0.0.1" || own.address == "::1") << own.address;
+  const Listener open = listen_at("localhost", 0, Reach::kOtherMachines);
+  EXPECT_EQ(open.address, "");
+  EXPECT_NO_THROW(connect_to("127.0.0.2", open.port, milliseconds(5000)));
+  EXPECT_EQ(listen_at("127.0.0.1", 0, Reach::kOtherMachines).address, "127.0.0.1");
+  EXPECT_EQ(listen_towards("127.0.0.2", Reach::kThisMachine).address, "127.0.0.2");
+}
+
+// Note [Strangers] in lifeline.h.
+TEST(Connect, TheSecretIsNotInTheStoreOfAConnectedJob) {
+  const int port = free_port();
+  Environment environment;
+  environment.world_size = environment.local_world_size = 2;
+  environment.master_port = port;
+  std::vector<std::unique_ptr<World>> worlds(2);
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        ConnectOptions options;
+        options.environment = environment;
+        options.environment.rank = options.environment.local_rank = rank;
+        worlds[static_cast<size_t>(rank)] = connect(options);
+      });
+    }
+  }
+  const Store outsider = Store::connect("127.0.0.1", port, kLong);
+  EXPECT_TRUE(outsider.has("titanium/none/0/connected/all"));
+  EXPECT_FALSE(outsider.has("titanium/none/0/lifeline"));
+  std::jthread other([&] { worlds[1].reset(); });
+  worlds[0].reset();
 }
 
 TEST(Store, AnEndedHostIsAnErrorOfItsClients) {
   auto host = std::make_unique<Store>(Store::host_locally());
-  Store client = Store::connect(host->address(), host->port(), milliseconds(5000));
+  Store client = Store::connect(host->address(), host->port(), kLong);
   host.reset();
   EXPECT_THROW(client.has("name"), CommError);
 }

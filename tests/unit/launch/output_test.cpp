@@ -2,6 +2,7 @@
 
 #include <csignal>
 
+#include "tests/support/file_size_limit.h"
 #include "tests/support/test_folder.h"
 #include "titanium/base/file.h"
 #include "titanium/launch/failure.h"
@@ -57,6 +58,27 @@ TEST(RankOutput, ALineWithoutEndIsHandedOnInPieces) {
   EXPECT_TRUE(shown.out.ends_with("[rank0]:xxxxxy\n"));
 }
 
+// A disk that is full for a while.
+TEST(RankOutput, ALogThatWasCutSaysSo) {
+  const auto folder = test::test_folder();
+  Shown shown;
+  const Writer writer = shown.writer();
+  const std::string much(GrowingFile::kMostKept, 'x');
+  {
+    RankOutput output(0, /*shown=*/false, folder, writer);
+    output.receive(Stream::kOut, "before\n");
+    {
+      const test::FileSizeLimit full(7);
+      output.receive(Stream::kOut, much);
+      output.receive(Stream::kOut, "lost\n");
+    }
+    output.receive(Stream::kOut, "after\n");
+  }
+  EXPECT_EQ(read_file(folder / "stdout.log", "log"),
+            "before\n" + much +
+                "\n[titanium launch: 5 bytes are missing here, because this file could not be written]\nafter\n");
+}
+
 TEST(Failure, TheReportNamesRankCauseAndLastLines) {
   Failure failure;
   failure.node = 1;
@@ -74,7 +96,7 @@ TEST(Failure, TheReportNamesRankCauseAndLastLines) {
 }
 
 TEST(Failure, OfALostNodeNamesNoRank) {
-  const Failure failure = Failure::from_json(Failure::lost_node(2).to_json());
+  const Failure failure = Failure::from_json(Failure::lost_node(2).to_json()).value();
   EXPECT_EQ(failure.report(true), "node 2 is lost: its launcher has not been heard for a while.\n");
   EXPECT_EQ(failure.exit.exit_code(), 1);
 }
@@ -88,13 +110,34 @@ TEST(Failure, TravelsBetweenNodes) {
   failure.stopped = true;
   failure.last_lines = {"caf\xc3\xa9", "not UTF-8: \xff"};
   failure.log_folder = "logs/5";
-  const Failure arrived = Failure::from_json(failure.to_json());
+  const Failure arrived = Failure::from_json(failure.to_json()).value();
   EXPECT_EQ(arrived.last_lines.at(0), "caf\xc3\xa9");
   EXPECT_EQ(arrived.last_lines.at(1), "not UTF-8: \xef\xbf\xbd");
   EXPECT_EQ(arrived.exit.exit_code(), 134);
   EXPECT_TRUE(arrived.stopped);
   failure.last_lines = arrived.last_lines;
   EXPECT_EQ(arrived.report(true), failure.report(true));
+}
+
+// Whoever reaches the store can write there.
+TEST(Failure, WhatIsNoReportIsRefused) {
+  const std::string good = Failure::lost_node(2).to_json();
+  ASSERT_TRUE(Failure::from_json(good));
+  const auto with = [&](const std::string& field, const std::string& value) {
+    const size_t begin = good.find("\"" + field + "\":") + field.size() + 3;
+    return Failure::from_json(good.substr(0, begin) + value + good.substr(good.find_first_of(",}", begin)));
+  };
+  EXPECT_TRUE(with("code", "3"));
+  EXPECT_FALSE(with("code", "256")) << "would be exit code 0";
+  EXPECT_FALSE(with("code", "0")) << "no failure";
+  EXPECT_FALSE(with("signal", "-3"));
+  EXPECT_FALSE(with("node", "\"two\""));
+  EXPECT_FALSE(with("last_lines", "7"));
+  for (const std::string text : {"", "x", "[]", "7", "{}", "{\"node\":", "\xff"})
+    EXPECT_FALSE(Failure::from_json(text));
+  EXPECT_FALSE(Failure::from_json(std::string(1'000'000, '[')));
+  EXPECT_FALSE(Failure::from_json(std::string(100 << 20, ' ') + good));
+  EXPECT_EQ(with("log_folder", "\"a\\u001bb\"")->log_folder, "a\\x1bb");
 }
 
 }  // namespace

@@ -74,7 +74,29 @@ TEST(Supervisor, AStopIsForwardedOnceAndLeavesTime) {
   EXPECT_FALSE(supervisor.due_signal(kStart + seconds(1000)));
 }
 
-TEST(Supervisor, ASecondStopIsFollowedBySigkill) {
+// SLURM signals every process of a step, some of them twice.
+TEST(Supervisor, ManySigtermsAreOneRequest) {
+  Supervisor supervisor(1);
+  supervisor.stop_requested(SIGTERM, kStart);
+  EXPECT_EQ(supervisor.due_signal(kStart), SIGTERM);
+  for (int i = 1; i < 5; ++i) {
+    supervisor.stop_requested(SIGTERM, kStart + seconds(i));
+    EXPECT_FALSE(supervisor.due_signal(kStart + seconds(i)));
+  }
+  EXPECT_TRUE(supervisor.stopping());
+  EXPECT_FALSE(supervisor.next_deadline());
+}
+
+TEST(Supervisor, ASigtermDoesNotMakeAnInterruptTheSecondOne) {
+  Supervisor supervisor(1);
+  supervisor.stop_requested(SIGTERM, kStart);
+  supervisor.due_signal(kStart);
+  supervisor.stop_requested(SIGINT, kStart);
+  EXPECT_EQ(supervisor.due_signal(kStart), SIGINT);
+  EXPECT_FALSE(supervisor.next_deadline());
+}
+
+TEST(Supervisor, ASecondInterruptIsFollowedBySigkill) {
   Supervisor supervisor(1);
   supervisor.stop_requested(SIGINT, kStart);
   supervisor.due_signal(kStart);

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "tests/support/file_size_limit.h"
 #include "tests/support/json_lines.h"
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
@@ -226,6 +227,38 @@ TEST(MetricsJsonl, ResumedRunKeepsLinesUpToItsStepAndAFreshOneNone) {
   EXPECT_EQ(lines[3]["loss"], 5);
   const MetricsJsonl fresh(path, 0);
   EXPECT_EQ(read_file(path, "metrics"), "");
+}
+
+// Three steps of a run whose disk is full at the second.
+TEST(MetricsJsonl, AFullDiskDoesNotEndTheRunAndLosesNothing) {
+  const fs::path path = test_folder() / "metrics.jsonl";
+  MetricsJsonl jsonl(path, 0);
+  jsonl.write({.step = 1});
+  {
+    const test::FileSizeLimit full(fs::file_size(path) + 10);
+    EXPECT_NO_THROW(jsonl.write({.step = 2}));
+  }
+  jsonl.write({.step = 3});
+  const auto lines = json_lines(path);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[1]["step"], 2);
+  EXPECT_EQ(lines[2]["step"], 3);
+}
+
+TEST(EventFile, AFullDiskDoesNotEndTheRunAndLosesNothing) {
+  const auto write = [](const fs::path& folder, bool disk_is_full) {
+    EventFile events(folder);
+    const Scalar scalar{"loss", 2.5};
+    {
+      std::optional<test::FileSizeLimit> full;
+      if (disk_is_full) full.emplace(fs::file_size(events.path()) + 10);
+      EXPECT_NO_THROW(events.write(1, {&scalar, 1}));
+    }
+    events.write(2, {&scalar, 1});
+    return fs::file_size(events.path());
+  };
+  const fs::path folder = test_folder();
+  EXPECT_EQ(write(folder / "full", true), write(folder / "whole", false));
 }
 
 TEST(EventFile, ChecksumIsCastagnolis) {

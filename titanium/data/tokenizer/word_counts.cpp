@@ -56,7 +56,12 @@ class Workers {
  public:
   Workers(const PreTokenizer& pre_tokenizer, int threads)
       : pre_tokenizer_(pre_tokenizer), counters_(static_cast<size_t>(threads)) {
-    for (Counter& counter : counters_) threads_.emplace_back([this, &counter] { work(counter); });
+    try {
+      for (Counter& counter : counters_) threads_.emplace_back([this, &counter] { work(counter); });
+    } catch (...) {  // the system has no thread left
+      close();
+      throw;
+    }
   }
   ~Workers() { close(); }
   Workers(const Workers&) = delete;

@@ -1,0 +1,18 @@
+#include "titanium/comm/secret.h"
+
+#include <sys/random.h>
+
+#include <array>
+#include <cstdint>
+
+#include "titanium/base/error.h"
+
+namespace titanium::comm {
+
+std::string make_secret() {
+  std::array<uint64_t, 2> bits{};
+  TI_CHECK(::getrandom(bits.data(), sizeof bits, 0) == sizeof bits, "the kernel gives no random bits.");
+  return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
+}
+
+}  // namespace titanium::comm
