@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
+#include "titanium/base/json.h"
 #include "titanium/cli/arguments.h"
 #include "titanium/data/tokenizer.h"
 
@@ -21,26 +22,49 @@ struct Options {
   bool json = false;
 };
 
-// One line of stdin as `T`, written in JSON.
-template <typename T>
-T parse_line(const std::string& line, size_t number, const char* expected) {
+[[noreturn]] void refuse_line(size_t number, const char* expected) {
+  throw UsageError(fmt::format("tokenize: line {} of the input is not {}.", number, expected));
+}
+
+nlohmann::json parse_line(const std::string& line, size_t number, const char* expected) {
   try {
-    return nlohmann::json::parse(line).get<T>();
-  } catch (const nlohmann::json::exception&) {
-    throw UsageError(fmt::format("tokenize: line {} of the input is not {}.", number, expected));
+    return parse_json(line);
+  } catch (const JsonError&) {
+    refuse_line(number, expected);
   }
+}
+
+std::string text_of_line(const std::string& line, size_t number) {
+  constexpr const char* kExpected = "a JSON string";
+  const auto json = parse_line(line, number, kExpected);
+  if (!json.is_string()) refuse_line(number, kExpected);
+  return json.get<std::string>();
+}
+
+// Whole numbers alone: the library would also take 1.9 and true for ids.
+std::vector<data::TokenId> ids_of_line(const std::string& line, size_t number) {
+  constexpr const char* kExpected = "a JSON array of ids";
+  const auto json = parse_line(line, number, kExpected);
+  if (!json.is_array()) refuse_line(number, kExpected);
+  std::vector<data::TokenId> ids;
+  for (const auto& id : json) {
+    if (!id.is_number_integer() || id < 0 || id > std::numeric_limits<data::TokenId>::max()) {
+      refuse_line(number, kExpected);
+    }
+    ids.push_back(id.get<data::TokenId>());
+  }
+  return ids;
 }
 
 std::string encode_line(const data::Tokenizer& tokenizer, const Options& options, const std::string& line,
                         size_t number) {
-  const std::string& text = options.json ? parse_line<std::string>(line, number, "a JSON string") : line;
+  const std::string text = options.json ? text_of_line(line, number) : line;
   return fmt::format("[{}]", fmt::join(tokenizer.encode(text, !options.no_bos, !options.no_eos), ","));
 }
 
 std::string decode_line(const data::Tokenizer& tokenizer, const Options& options, const std::string& line,
                         size_t number) {
-  const auto ids = parse_line<std::vector<data::TokenId>>(line, number, "a JSON array of ids");
-  const std::string text = tokenizer.decode(ids, !options.keep_special);
+  const std::string text = tokenizer.decode(ids_of_line(line, number), !options.keep_special);
   return options.json ? nlohmann::json(text).dump() : text;
 }
 

@@ -3,6 +3,8 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
+#include "titanium/base/json.h"
+#include "titanium/base/printable.h"
 #include "titanium/checkpoint/weights_source.h"
 #include "titanium/models/llama3/args.h"
 
@@ -52,11 +54,11 @@ class Reader {
   }
 
   [[noreturn]] void fail(const char* key, const std::string& expectation) const {
-    // Containers are not written out: they may be large, and nested deeper than the stack.
+    // Containers are not written out: they may be large.
     const std::string value = !has(key)                      ? "missing"
                               : object_[key].is_structured() ? fmt::format("an {}", object_[key].type_name())
                                                              : object_[key].dump(-1, ' ', false, kReplaceInvalid);
-    throw UsageError(fmt::format("{}: {} is {}, but should be {}.", place_, key, value.substr(0, 80), expectation));
+    throw UsageError(fmt::format("{}: {} is {}, but should be {}.", place_, key, printable(value, 80), expectation));
   }
 
  private:
@@ -93,10 +95,14 @@ void read_rope(const Reader& config, Args& args) {
 }
 
 Json read_object(const std::filesystem::path& file, std::string_view expected) {
-  Json json = Json::parse(read_file(file, "model description"), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object())
-    throw UsageError(fmt::format("{} is not a JSON object. Expected {}.", file.string(), expected));
-  return json;
+  const std::string text = read_file(file, "model description");
+  try {
+    Json json = parse_json(text);
+    if (json.is_object()) return json;
+  } catch (const JsonError& error) {
+    throw UsageError(fmt::format("{} {}. Expected {}.", file.string(), error.what(), expected));
+  }
+  throw UsageError(fmt::format("{} is not a JSON object. Expected {}.", file.string(), expected));
 }
 
 }  // namespace
