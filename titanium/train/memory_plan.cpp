@@ -147,6 +147,27 @@ Moment largest_moment(models::LanguageModel& model, const std::vector<nn::BlockS
 
 }  // namespace
 
+namespace {
+
+// All of the plan is counted in 64 bits. What cannot be is no plan for any device.
+void check_countable(const models::LanguageModel& model, const JobConfig& config, int64_t samples, int64_t micro_batch,
+                     const std::vector<nn::BlockSaves>& saves) {
+  constexpr double kMost = 1e18;
+  double per_token = static_cast<double>(model.head_bytes(1));
+  for (const nn::BlockSaves kept : saves) {
+    per_token += static_cast<double>(model.saved_bytes_per_token(kept) + model.backward_bytes_per_token(kept));
+  }
+  const double tokens =
+      static_cast<double>(std::max(samples, micro_batch)) * static_cast<double>(config.training.seq_len);
+  if (tokens * per_token < kMost) return;
+  throw UsageError(
+      fmt::format("training.local_batch_size = {} with training.seq_len = {} needs more memory than any device has: "
+                  "about {:.2g} GiB for activations. Make them smaller.",
+                  config.training.local_batch_size, config.training.seq_len, tokens * per_token / kGiB));
+}
+
+}  // namespace
+
 MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
                        const std::vector<nn::BlockSaves>& saves, int64_t live_samples) {
   const Dtype dtype = parse_dtype(config.training.dtype);
@@ -155,6 +176,7 @@ MemoryPlan plan_memory(models::LanguageModel& model, const JobConfig& config, co
   for (const Parameter* parameter : model.parameters()) count += volume(parameter->shard.shape);
   const int64_t micro_batch =
       dims.pp > 1 ? config.parallelism.pipeline_parallel_microbatch_size : config.training.local_batch_size;
+  check_countable(model, config, live_samples, micro_batch, saves);
   const int64_t seq_len = config.training.seq_len / dims.cp;
   MemoryPlan plan;
   plan.parameters = count * element;
