@@ -64,7 +64,7 @@ class Eval(Commands):
 
     def test_token_files_are_read_strictly(self):
         shape = "Write an array of arrays of token ids: [[1, 15, 7], [1, 4]]."
-        self.refused(f"is not valid JSON. {shape}", *self.tokens("[[1, 2"))
+        self.refused(f"is not valid JSON (at byte 7). {shape}", *self.tokens("[[1, 2"))
         self.refused(f"is not a JSON array. {shape}", *self.tokens("{}"))
         self.refused(f"holds at [1] something else than an array. {shape}", *self.tokens([[1, 2], 3]))
         for wrong in ("1.5", '"1"', "-1", "4294967296", "null", "18446744073709551615"):

@@ -165,6 +165,19 @@ class Inspect(Commands):
                          self.folder / "w.pt", code=1)
 
 
+    def test_names_cannot_steer_the_terminal(self):
+        name = "a\x1b[31m\nb"
+        header = json.dumps({name: {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}).encode()
+        file = self.folder / "names.safetensors"
+        file.write_bytes(len(header).to_bytes(8, "little") + header + b"x")
+        self.assertIn(r"a\x1b[31m\nb  ", self.succeeds("inspect", file))
+        self.assertEqual(json.loads(self.succeeds("inspect", file, "--json"))["tensors"][0]["name"], name)
+
+    def test_many_values_are_listed(self):
+        torch.save({f"value{i}": i for i in range(200_000)}, self.folder / "many.pt")
+        self.assertEqual(self.succeeds("inspect", self.folder / "many.pt").count("\n"), 200_002)
+
+
 class Verify(Commands):
     def flip(self, path):
         content = bytearray(path.read_bytes())
@@ -175,8 +188,13 @@ class Verify(Commands):
         self.succeeds("convert", self.model, self.folder / "dcp", "--to", "dcp")
         self.succeeds("convert", self.model, self.folder / "w.pt", "--to", "torch")
         shutil.copytree(self.model, self.folder / "hf")
-        for name in ("dcp", "w.pt", "hf"):
-            self.assertIn("tensors, all complete and unchanged.", self.succeeds("checkpoint", "verify", self.folder / name))
+        claims = {
+            "dcp": "and all bytes agree with the checksums of titanium.json.",
+            "w.pt": "and tensors and values agree with the checksums that torch wrote with them.",
+            "hf": "but without checksums, so that changed bytes would not be noticed.",
+        }
+        for name, claim in claims.items():
+            self.assertIn(f"tensors, complete, {claim}", self.succeeds("checkpoint", "verify", self.folder / name))
         self.flip(self.folder / "w.pt")
         part = max((self.folder / "dcp").glob("*.distcp"), key=lambda path: path.stat().st_size)
         self.flip(part)
@@ -188,6 +206,21 @@ class Verify(Commands):
             self.assertIn(file, finished.stdout)
         shard.unlink()
         self.assertIn(shard.name, self.run_program("checkpoint", "verify", self.folder / "hf").stdout)
+
+    def test_our_hugging_face_weights_have_checksums(self):
+        self.succeeds("convert", self.model, self.folder / "ours", "--to", "hf")
+        self.assertIn("and all bytes agree with the checksums of titanium.json.",
+                      self.succeeds("checkpoint", "verify", self.folder / "ours"))
+        for name in ("model.safetensors", "config.json"):
+            with self.subTest(name):
+                copy = self.folder / f"damaged_{name}"
+                shutil.copytree(self.folder / "ours", copy)
+                self.flip(copy / name)
+                finished = self.run_program("checkpoint", "verify", copy)
+                self.assertEqual(finished.returncode, 1)
+                self.assertIn(f"{name} is damaged (checksum of bytes 0 to", finished.stdout)
+        (self.folder / "ours" / "config.json").unlink()
+        self.assertIn("config.json is missing or does not have the", self.run_program("checkpoint", "verify", self.folder / "ours").stdout)
         self.refused("does not exist", "checkpoint", "verify", "nowhere")
         self.refused("A subcommand is required", "checkpoint")
 

@@ -196,6 +196,13 @@ class Parity(unittest.TestCase):
             self.assertIn(sentence, run.stderr)
             self.assertEqual(run.stderr.count("\n"), 1)
 
+    def test_only_arrays_hold_ids(self):
+        folder = str(self.tokenizers["gpt2"][0])
+        for line in ("{}", "1", "[" * 100000):
+            run = subprocess.run([TITANIUM, "tokenize", "--tokenizer", folder, "--decode"], input=line, capture_output=True, text=True)
+            self.assertEqual(run.returncode, 2, line[:20])
+            self.assertIn("line 1 of the input is not a JSON array of ids", run.stderr)
+
     def test_characters_without_a_token_are_dropped_or_unknown(self):
         letters = {chr(c): c for c in range(33, 127)}
         variants = {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "titanium/base/error.h"
+#include "titanium/base/printable.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/pickle_reader.h"
 #include "titanium/checkpoint/pickle_writer.h"
@@ -25,7 +26,7 @@ constexpr std::string_view kRemedy = "The file is damaged: fetch or write the ch
 // The attributes of an object of that class.
 const PickleValue& state_of(const PickleValue& value, std::string_view module, std::string_view name) {
   TI_CHECK(value.type_name() == fmt::format("{}.{}", module, name), "{} is expected where the file has {}. {}", name,
-           value.repr().substr(0, 80), kRemedy);
+           value.short_repr(), kRemedy);
   return value.state();
 }
 
@@ -41,22 +42,23 @@ void check_size(const std::string& name, const DcpTensor& tensor) {
   auto bytes = static_cast<int64_t>(c10::elementSize(tensor.dtype));
   for (const int64_t size : tensor.shape) {
     TI_CHECK(size >= 0 && !__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes),
-             "tensor \"{}\" of shape [{}] is larger than any memory. {}", name, fmt::join(tensor.shape, ", "), kRemedy);
+             "tensor \"{}\" of shape [{}] is larger than any memory. {}", printable(name),
+             fmt::join(tensor.shape, ", "), kRemedy);
   }
 }
 
 void parse_properties(const std::string& name, const PickleValue& value, DcpTensor& tensor) {
   TI_CHECK(value.type_name().ends_with(".metadata.TensorProperties") && value.state().kind() == Kind::tuple &&
                value.state().items().size() == 5,
-           "tensor \"{}\" has no properties. {}", name, kRemedy);
+           "tensor \"{}\" has no properties. {}", printable(name), kRemedy);
   const auto fields = value.state().items();  // dtype, layout, requires_grad, memory format, pinned
   const TorchDtype* dtype = find_torch_dtype(fields[0].type_name());
-  TI_CHECK(dtype != nullptr, "tensor \"{}\" has the unknown dtype {}. Convert it with torch first.", name,
-           fields[0].repr());
+  TI_CHECK(dtype != nullptr, "tensor \"{}\" has the unknown dtype {}. Convert it with torch first.", printable(name),
+           fields[0].short_repr());
   const auto layout = fields[1].items();
   TI_CHECK(layout.size() == 1 && layout[0] == PickleValue("torch.strided"),
-           "tensor \"{}\" has the layout {}, but only dense tensors can be read. Convert it with torch first.", name,
-           fields[1].repr());
+           "tensor \"{}\" has the layout {}, but only dense tensors can be read. Convert it with torch first.",
+           printable(name), fields[1].short_repr());
   tensor.dtype = dtype->dtype;
   tensor.requires_grad = fields[2].as_bool();
 }
@@ -72,8 +74,8 @@ DcpEntry parse_entry(const std::string& name, const PickleValue& value) {
     const PickleValue& chunk = state_of(item, kMetadataModule, "ChunkStorageMetadata");
     tensor.chunks.push_back({parse_shape(chunk.at("offsets")), parse_shape(chunk.at("sizes"))});
     TI_CHECK(lies_inside(tensor.chunks.back(), tensor.shape),
-             "tensor \"{}\" of shape [{}] has a chunk {} outside of it. {}", name, fmt::join(tensor.shape, ", "),
-             to_string(tensor.chunks.back()), kRemedy);
+             "tensor \"{}\" of shape [{}] has a chunk {} outside of it. {}", printable(name),
+             fmt::join(tensor.shape, ", "), to_string(tensor.chunks.back()), kRemedy);
   }
   return tensor;
 }
@@ -95,9 +97,9 @@ DcpLocation parse_location(const std::string& name, const PickleValue& value) {
   const std::string& file = location.file;
   TI_CHECK(!file.empty() && file != "." && file != ".." && file.find('/') == std::string::npos &&
                file.find('\0') == std::string::npos,
-           "\"{}\" lies in {}, which is not the name of a file beside the metadata. {}", name, PickleValue(file).repr(),
-           kRemedy);
-  TI_CHECK(location.offset >= 0 && location.length >= 0, "\"{}\" lies at byte {} and has {} bytes. {}", name,
+           "\"{}\" lies in {}, which is not the name of a file beside the metadata. {}", printable(name),
+           PickleValue(file).short_repr(), kRemedy);
+  TI_CHECK(location.offset >= 0 && location.length >= 0, "\"{}\" lies at byte {} and has {} bytes. {}", printable(name),
            location.offset, location.length, kRemedy);
   const PickleValue* transforms = state.find("transform_descriptors");
   if (transforms == nullptr || transforms->is_none()) return location;
@@ -121,8 +123,7 @@ DcpPath parse_path(const PickleValue& value) {
 template <typename Use>
 void for_each(const PickleValue& dict, const Use& use) {
   if (dict.is_none()) return;
-  TI_CHECK(dict.kind() == Kind::dict, "a dict is expected where the file has {}. {}", dict.repr().substr(0, 80),
-           kRemedy);
+  TI_CHECK(dict.kind() == Kind::dict, "a dict is expected where the file has {}. {}", dict.short_repr(), kRemedy);
   const auto items = dict.items();
   for (size_t i = 0; i + 1 < items.size(); i += 2) use(items[i], items[i + 1]);
 }
@@ -132,8 +133,8 @@ DcpMetadata parse(const PickleValue& value) {
   DcpMetadata metadata;
   for_each(state.at("state_dict_metadata"), [&](const PickleValue& key, const PickleValue& entry) {
     const std::string& name = key.as_string();
-    TI_CHECK(metadata.entries.emplace(name, parse_entry(name, entry)).second, "\"{}\" is there twice. {}", name,
-             kRemedy);
+    TI_CHECK(metadata.entries.emplace(name, parse_entry(name, entry)).second, "\"{}\" is there twice. {}",
+             printable(name), kRemedy);
   });
   for_each(state.at("planner_data"), [&](const PickleValue& key, const PickleValue& path) {
     metadata.paths[key.as_string()] = parse_path(path);

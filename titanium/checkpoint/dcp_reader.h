@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "titanium/checkpoint/dcp_metadata.h"
-#include "titanium/checkpoint/dcp_sidecar.h"
 #include "titanium/checkpoint/mapped_file.h"
+#include "titanium/checkpoint/sidecar.h"
 #include "titanium/checkpoint/stretch_reader.h"
 
 namespace titanium::checkpoint {
@@ -35,6 +35,8 @@ class DcpReader {
   const DcpMetadata& metadata() const { return metadata_; }
   // What the writer noted about the run. Empty for checkpoints of torch.
   const std::map<std::string, std::string>& facts() const { return sidecar_.facts; }
+  // Whether there are checksums of all bytes, or else only those that torch wrote with each tensor and value.
+  bool has_sums() const { return !sidecar_.sums.empty(); }
   bool contains(const std::string& name) const { return metadata_.entries.contains(name); }
 
   // The others throw Error: for a name that is unknown or of the other kind; when a file is missing, shorter than the
@@ -85,7 +87,7 @@ class DcpReader {
   Stretch stored_bytes(const DcpIndex& index) const;
 
   std::filesystem::path folder_;
-  DcpSidecar sidecar_;  // empty: there is none
+  Sidecar sidecar_;  // empty: there is none
   DcpMetadata metadata_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, uint64_t> sizes_;

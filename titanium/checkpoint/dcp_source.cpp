@@ -34,10 +34,14 @@ class DcpSource : public WeightsSource {
     return found == reader_.metadata().paths.end() ? DcpPath{name} : found->second;
   }
   std::map<std::string, std::string> facts() const override { return reader_.facts(); }
-  std::vector<std::string> find_damage() const override {
-    std::vector<std::string> damage;
-    for (const FileProblem& problem : reader_.verify()) damage.push_back(problem.message);
-    return damage;
+  Verification verify() const override {
+    Verification found{.damage = {},
+                       .checked = reader_.has_sums()
+                                      ? "and all bytes agree with the checksums of titanium.json"
+                                      : "and tensors and values agree with the checksums that torch wrote with them; "
+                                        "there are none for the rest of the files (no titanium.json)"};
+    for (const FileProblem& problem : reader_.verify()) found.damage.push_back(problem.message);
+    return found;
   }
 
  private:

@@ -10,7 +10,7 @@
 #include "titanium/base/error.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/crc32.h"
-#include "titanium/checkpoint/dcp_sidecar.h"
+#include "titanium/checkpoint/sidecar.h"
 #include "titanium/checkpoint/temporary_file.h"
 #include "titanium/checkpoint/torch_archive.h"
 
@@ -180,9 +180,9 @@ DcpPart write_dcp_files(const std::filesystem::path& folder, int rank, std::span
 
 // The sums in the form of the sidecar, with its length in front, then the index.
 std::string format_dcp_part(const DcpPart& part) {
-  DcpSidecar sidecar;
+  Sidecar sidecar;
   for (const FileSum& sum : part.sums) sidecar.sums.emplace(sum.file, sum);
-  const std::string sums = format_dcp_sidecar(sidecar);
+  const std::string sums = format_sidecar(sidecar);
   return fmt::format("{:016x}", sums.size()) + sums + format_dcp_metadata(part.metadata);
 }
 
@@ -196,14 +196,14 @@ DcpPart parse_dcp_part(std::span<const std::byte> bytes, const std::string& what
            bytes.size());
   bytes = bytes.subspan(kLengthDigits);
   DcpPart part{.metadata = parse_dcp_metadata(bytes.subspan(size), what), .sums = {}};
-  for (const auto& [file, sum] : parse_dcp_sidecar(bytes.first(size), what).sums) part.sums.push_back(sum);
+  for (const auto& [file, sum] : parse_sidecar(bytes.first(size), what).sums) part.sums.push_back(sum);
   return part;
 }
 
 void publish_dcp(const std::filesystem::path& folder, std::span<const DcpPart> parts,
                  const std::map<std::string, std::string>& facts) {
   std::vector<DcpMetadata> metadata;
-  DcpSidecar sidecar{.facts = facts, .sums = {}};
+  Sidecar sidecar{.facts = facts, .sums = {}};
   for (const DcpPart& part : parts) {
     metadata.push_back(part.metadata);
     for (const FileSum& sum : part.sums) {
@@ -213,7 +213,7 @@ void publish_dcp(const std::filesystem::path& folder, std::span<const DcpPart> p
   }
   const std::string index = format_dcp_metadata(merge_dcp_metadata(metadata));
   sidecar.sums[".metadata"] = sum_of(".metadata", std::as_bytes(std::span(index)));
-  write_whole(folder / kSidecarFile, format_dcp_sidecar(sidecar));
+  write_whole(folder / kSidecarFile, format_sidecar(sidecar));
   write_whole(folder / ".metadata", index);
 }
 

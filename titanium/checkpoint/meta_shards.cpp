@@ -45,10 +45,14 @@ class MetaShards : public WeightsSource {
 
   std::string_view format() const override { return "Meta's shards of Llama"; }
 
-  std::vector<std::string> find_damage() const override {
-    std::vector<std::string> damage;
-    for (const auto& file : files_) std::ranges::move(file->find_damage(), std::back_inserter(damage));
-    return damage;
+  Verification verify() const override {
+    Verification all;
+    for (const auto& file : files_) {
+      Verification one = file->verify();
+      std::ranges::move(one.damage, std::back_inserter(all.damage));
+      if (all.checked.empty() || one.checked.starts_with("but")) all.checked = one.checked;
+    }
+    return all;
   }
 
  private:

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "titanium/base/error.h"
+#include "titanium/base/printable.h"
 
 namespace titanium::checkpoint {
 namespace {
@@ -111,7 +112,7 @@ class PickleMachine {
   using Kind = PickleValue::Kind;
   using Items = PickleValue::Items;
   struct Extent {
-    size_t values = 1;
+    size_t size = 1;  // values and bytes of texts
     int depth = 1;
   };
 
@@ -147,7 +148,10 @@ class PickleMachine {
   void push_global(const std::string& module, const std::string& name);
   void reduce(bool is_call);
   void build();
+  // Of a container.
+  static const void* identity(const PickleValue& value);
   Extent extent(const PickleValue& value, int depth);
+  void add_extent(const PickleValue& child, int depth, Extent& total);
 
   std::span<const std::byte> bytes_;
   const std::string& what_;
@@ -157,19 +161,29 @@ class PickleMachine {
   Items stack_;
   std::vector<size_t> marks_;
   Items memo_;
-  Items containers_;  // all that were made: see the destructor
-  std::unordered_map<const Items*, Extent> shared_extents_;
-  bool limited_ = false;
+  Items containers_;                                 // all that were made: see the destructor
+  size_t encoded_ = 0;                               // bytes that were made of texts
+  std::unordered_map<const void*, Extent> extents_;  // of the containers of the result
 };
 
-// Containers of a refused pickle may hold themselves or be nested so deep that destroying one would overflow the stack.
+// Containers outside the result may hold themselves or be nested so deep that destroying one would overflow the stack.
 // So each is emptied while this list still holds all others.
 PickleMachine::~PickleMachine() {
-  if (limited_) return;
   for (const PickleValue& value : containers_) {
-    value.children()->clear();
-    if (value.kind_ == Kind::object) std::get<std::shared_ptr<PickleValue::Object>>(value.data_)->state.reset();
+    if (extents_.contains(identity(value))) continue;
+    if (value.kind_ == Kind::object) {
+      auto& object = *std::get<std::shared_ptr<PickleValue::Object>>(value.data_);
+      object.arguments.reset();
+      object.state.reset();
+    } else {
+      value.children()->clear();
+    }
   }
+}
+
+const void* PickleMachine::identity(const PickleValue& value) {
+  if (value.kind_ == Kind::object) return std::get<std::shared_ptr<PickleValue::Object>>(value.data_).get();
+  return value.children();
 }
 
 std::span<const std::byte> PickleMachine::take(uint64_t length) {
@@ -239,8 +253,12 @@ PickleValue PickleMachine::run() {
   check(position_ == bytes_.size(), "{} bytes follow the end", bytes_.size() - position_);
   stack_.clear();
   memo_.clear();
-  extent(result, 0);
-  limited_ = true;
+  try {
+    extent(result, 0);
+  } catch (const Error&) {
+    extents_.clear();  // nothing is kept
+    throw;
+  }
   return result;
 }
 
@@ -394,7 +412,7 @@ void PickleMachine::push_global(const std::string& module, const std::string& na
   const std::string full = module + "." + name;
   check(std::ranges::binary_search(kGlobals, full),
         "it names {}, which is none of the classes that checkpoints consist of, so it is refused and nothing was run",
-        full);
+        printable(full));
   push(PickleValue::global(module, name));
 }
 
@@ -409,6 +427,8 @@ void PickleMachine::reduce(bool is_call) {
           "text is encoded in another way than latin1");
     auto bytes = latin1(given[0].as_string());
     check(bytes.has_value(), "a text that stands for bytes has characters beyond 255");
+    encoded_ += bytes->size();
+    check(encoded_ <= bytes_.size(), "texts that stand for bytes are used again and again");
     push(PickleValue::bytes(std::move(*bytes)));
   } else if (name == "builtins.bytes" || name == "__builtin__.bytes") {
     check(given.empty(), "bytes are made of something else than nothing");
@@ -417,7 +437,8 @@ void PickleMachine::reduce(bool is_call) {
     // How Python 3.11.0 to 3.11.3 writes a member of an enumeration. Others write the call of its class.
     check(given.size() == 2 && given[0].type_name().ends_with("MEM_FORMAT_ENCODING") && given[1].kind() == Kind::string,
           "getattr takes something else than a member of an enumeration");
-    push({Kind::object, PickleValue::Object{std::string(given[0].type_name()), {given[1]}, nullptr, is_call}});
+    push({Kind::object, PickleValue::Object{std::string(given[0].type_name()), std::make_shared<Items>(Items{given[1]}),
+                                            nullptr, is_call}});
   } else if (name == "torch.Size") {
     check(given.size() == 1 && given[0].kind() == Kind::tuple, "torch.Size is made of something else than a tuple");
     stack_.push_back(given[0]);
@@ -425,8 +446,8 @@ void PickleMachine::reduce(bool is_call) {
     check(given.empty(), "OrderedDict is made of something else than nothing");
     push(PickleValue::dict({}));
   } else {
-    Items copied(given.begin(), given.end());
-    push({Kind::object, PickleValue::Object{std::string(name), std::move(copied), nullptr, is_call}});
+    const auto& shared = std::get<std::shared_ptr<Items>>(arguments.data_);  // a tuple never changes
+    push({Kind::object, PickleValue::Object{std::string(name), shared, nullptr, is_call}});
   }
 }
 
@@ -474,25 +495,30 @@ bool PickleMachine::object(uint8_t opcode) {
   }
 }
 
+void PickleMachine::add_extent(const PickleValue& child, int depth, Extent& total) {
+  const Extent part = extent(child, depth + 1);
+  const size_t most = limits_.always + limits_.per_byte * bytes_.size();
+  total.size += part.size;
+  total.depth = std::max(total.depth, part.depth + 1);
+  check(total.size <= most, "{} bytes unfold into more than {} values and bytes of text", bytes_.size(), most);
+}
+
 PickleMachine::Extent PickleMachine::extent(const PickleValue& value, int depth) {
+  if (value.kind() == Kind::string || value.kind() == Kind::bytes) return {.size = 1 + value.text().size()};
   const Items* children = value.children();
   if (children == nullptr) return {};
-  if (const auto seen = shared_extents_.find(children); seen != shared_extents_.end()) {
+  if (const auto seen = extents_.find(identity(value)); seen != extents_.end()) {
     check(depth + seen->second.depth <= limits_.depth, "values are nested deeper than {}", limits_.depth);
     return seen->second;
   }
   check(depth < limits_.depth, "values are nested deeper than {} or contain themselves", limits_.depth);
   Extent total;
-  const auto add = [&](const PickleValue& child) {
-    const Extent part = extent(child, depth + 1);
-    total.values += part.values;
-    total.depth = std::max(total.depth, part.depth + 1);
-    check(total.values <= limits_.values, "it unfolds into more than {} values", limits_.values);
-  };
-  for (const PickleValue& child : *children) add(child);
-  if (value.kind() == Kind::object) add(value.state());
-  // One owner is `containers_`, one the parent; whoever has more is reached again.
-  if (value.owners() > 2) shared_extents_.emplace(children, total);
+  for (const PickleValue& child : *children) add_extent(child, depth, total);
+  if (value.kind() == Kind::object) {
+    extents_.emplace(children, total);  // they may be those of a tuple as well, which must not be emptied
+    add_extent(value.state(), depth, total);
+  }
+  extents_.emplace(identity(value), total);
   return total;
 }
 

@@ -9,8 +9,11 @@
 
 namespace titanium::checkpoint {
 
+// How much the value may unfold into: values, and bytes of texts, counted as often as they are reached, because whoever
+// walks through a value or prints it meets shared parts again and again.
 struct PickleLimits {
-  size_t values = 200'000'000;  // counted as often as they are reached: a small file cannot unfold into a huge tree
+  size_t always = size_t{1} << 20;  // is allowed
+  size_t per_byte = 8;              // of the pickle, in addition; those of torch need less than 3
   int depth = 200;
 };
 
@@ -22,7 +25,8 @@ struct PickleLimits {
 //
 // Throws Error, with the position in the pickle, for: a class that is not on the list (named), an opcode of another
 // protocol, lengths beyond the end, an integer beyond 64 bits, containers that contain themselves, too deep nesting,
-// too many values, bytes after the end. Memory stays in proportion to the bytes.
+// a value that unfolds into too much, bytes after the end. Memory stays below 64 MiB and 512 bytes for each byte of the
+// pickle, also for what is not part of the result.
 PickleValue read_pickle(std::span<const std::byte> bytes, const std::string& what, const PickleLimits& limits = {});
 
 }  // namespace titanium::checkpoint

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "titanium/base/error.h"
+#include "titanium/base/printable.h"
 
 namespace titanium::checkpoint {
 namespace {
@@ -11,33 +12,19 @@ constexpr std::array<std::string_view, 12> kKindNames = {"None",   "a bool",  "a
                                                          "a str",  "bytes",   "a list",    "a tuple",
                                                          "a dict", "a class", "an object", "a reference"};
 
-std::string quoted(std::string_view text, bool bytes) {
-  std::string out = bytes ? "b'" : "'";
+void append_quoted(std::string& out, std::string_view text, bool bytes) {
+  out += bytes ? "b'" : "'";
   for (const char c : text) {
     const auto code = static_cast<unsigned char>(c);
     if (c == '\'' || c == '\\') {
       out += {'\\', c};
     } else if (code < 0x20 || code == 0x7f || (bytes && code >= 0x80)) {
-      out += fmt::format("\\x{:02x}", code);
+      fmt::format_to(std::back_inserter(out), "\\x{:02x}", code);
     } else {
       out += c;
     }
   }
-  return out + "'";
-}
-
-std::string joined(std::span<const PickleValue> items) {
-  std::string out;
-  for (size_t i = 0; i < items.size(); ++i) out += (i > 0 ? ", " : "") + items[i].repr();
-  return out;
-}
-
-std::string dict_repr(std::span<const PickleValue> items) {
-  std::string out = "{";
-  for (size_t i = 0; i + 1 < items.size(); i += 2) {
-    out += (i > 0 ? ", " : "") + items[i].repr() + ": " + items[i + 1].repr();
-  }
-  return out + "}";
+  out += "'";
 }
 
 std::string real_repr(double value) {
@@ -63,12 +50,14 @@ PickleValue PickleValue::global(std::string_view module, std::string_view name) 
 }
 
 PickleValue PickleValue::call(std::string_view module, std::string_view name, Items arguments) {
-  return {Kind::object, Object{fmt::format("{}.{}", module, name), std::move(arguments), nullptr, true}};
+  return {Kind::object,
+          Object{fmt::format("{}.{}", module, name), std::make_shared<Items>(std::move(arguments)), nullptr, true}};
 }
 
 PickleValue PickleValue::instance(std::string_view module, std::string_view name, PickleValue state) {
   auto shared = state.is_none() ? nullptr : std::make_shared<PickleValue>(std::move(state));
-  return {Kind::object, Object{fmt::format("{}.{}", module, name), {}, std::move(shared), false}};
+  return {Kind::object,
+          Object{fmt::format("{}.{}", module, name), std::make_shared<Items>(), std::move(shared), false}};
 }
 
 void PickleValue::expect(bool good, std::string_view expected) const {
@@ -104,14 +93,8 @@ const std::string& PickleValue::as_bytes() const {
 
 PickleValue::Items* PickleValue::children() const {
   if (const auto* items = std::get_if<std::shared_ptr<Items>>(&data_)) return items->get();
-  if (const auto* object = std::get_if<std::shared_ptr<Object>>(&data_)) return &(*object)->arguments;
+  if (const auto* object = std::get_if<std::shared_ptr<Object>>(&data_)) return (*object)->arguments.get();
   return nullptr;
-}
-
-long PickleValue::owners() const {
-  if (const auto* items = std::get_if<std::shared_ptr<Items>>(&data_)) return items->use_count();
-  if (const auto* object = std::get_if<std::shared_ptr<Object>>(&data_)) return object->use_count();
-  return 1;
 }
 
 std::span<const PickleValue> PickleValue::items() const {
@@ -156,32 +139,60 @@ const PickleValue& PickleValue::state() const {
 }
 
 std::string PickleValue::repr() const {
+  std::string out;
+  append_repr(out);
+  return out;
+}
+
+std::string PickleValue::short_repr() const { return printable(repr(), 80); }
+
+void PickleValue::append_repr(std::string& out) const {
+  const auto append_items = [&](std::string_view open, std::string_view close) {
+    out += open;
+    const auto all = items();
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (i > 0) out += kind_ == Kind::dict && i % 2 == 1 ? ": " : ", ";
+      all[i].append_repr(out);
+    }
+    out += close;
+  };
   switch (kind_) {
     case Kind::none:
-      return "None";
+      out += "None";
+      return;
     case Kind::boolean:
-      return as_bool() ? "True" : "False";
+      out += as_bool() ? "True" : "False";
+      return;
     case Kind::integer:
-      return fmt::format("{}", as_int());
+      out += std::to_string(as_int());
+      return;
     case Kind::real:
-      return real_repr(as_real());
+      out += real_repr(as_real());
+      return;
     case Kind::string:
     case Kind::bytes:
-      return quoted(text(), kind_ == Kind::bytes);
+      return append_quoted(out, text(), kind_ == Kind::bytes);
     case Kind::list:
-      return "[" + joined(items()) + "]";
+      return append_items("[", "]");
     case Kind::tuple:
-      return "(" + joined(items()) + (items().size() == 1 ? ",)" : ")");
+      return append_items("(", items().size() == 1 ? ",)" : ")");
     case Kind::dict:
-      return dict_repr(items());
+      return append_items("{", "}");
     case Kind::global:
-      return text();
+      out += text();
+      return;
     case Kind::object:
-      return fmt::format("{}({}{})", type_name(), joined(items()), state().is_none() ? "" : "; " + state().repr());
+      out += type_name();
+      append_items("(", "");
+      if (!state().is_none()) {
+        out += "; ";
+        state().append_repr(out);
+      }
+      out += ")";
+      return;
     case Kind::persistent_id:
-      return "<" + joined(items()) + ">";
+      return append_items("<", ">");
   }
-  return {};
 }
 
 bool PickleValue::operator==(const PickleValue& other) const {

@@ -68,13 +68,15 @@ class PickleValue {
 
   // As Python would print it.
   std::string repr() const;
+  // The beginning of that, fit for a message.
+  std::string short_repr() const;
   bool operator==(const PickleValue& other) const;
 
  private:
   friend class PickleMachine;
   struct Object {
     std::string type_name;
-    Items arguments;
+    std::shared_ptr<Items> arguments;    // may be those of the tuple that the pickle called it with
     std::shared_ptr<PickleValue> state;  // null: none
     bool is_call = false;
   };
@@ -86,8 +88,7 @@ class PickleValue {
   void expect(bool good, std::string_view expected) const;
   // The items of any container, null for others.
   Items* children() const;
-  // How many values share the content of this one.
-  long owners() const;
+  void append_repr(std::string& out) const;
 
   Kind kind_ = Kind::none;
   std::variant<std::monostate, int64_t, double, std::shared_ptr<std::string>, std::shared_ptr<Items>,

@@ -5,9 +5,10 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "titanium/base/error.h"
+#include "titanium/base/json.h"
+#include "titanium/base/printable.h"
 
 namespace titanium::checkpoint {
 namespace {
@@ -42,25 +43,11 @@ constexpr std::array kDtypes = {
     DtypeName{"BOOL", at::kBool},
 };
 
-// JSON with the two things checked that a document tree no longer shows: keys that come twice, and depth.
-json parse_json(std::string_view text, const std::string& path) {
-  std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int depth, json::parse_event_t event, json& value) {
-    if (event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) {
-      TI_CHECK(depth < kMaxJsonDepth, "{}: the header nests deeper than tensors do. {}", path, kRemedy);
-      keys.resize(static_cast<size_t>(depth) + 1);
-      keys.back().clear();
-    } else if (event == json::parse_event_t::key) {
-      keys.resize(static_cast<size_t>(depth));
-      const bool first = keys.back().insert(value.get<std::string>()).second;
-      TI_CHECK(first, "{}: the header has the key \"{}\" twice. {}", path, value.get<std::string>(), kRemedy);
-    }
-    return true;
-  };
+json parse_header_json(std::string_view text, const std::string& path) {
   try {
-    return json::parse(text, watch);
-  } catch (const json::exception& error) {
-    throw Error(fmt::format("{}: the header is not valid JSON ({}). {}", path, error.what(), kRemedy));
+    return parse_json(text, {.depth = kMaxJsonDepth, .unique_keys = true});
+  } catch (const JsonError& error) {
+    throw Error(fmt::format("{}: the header {}. {}", path, error.what(), kRemedy));
   }
 }
 
@@ -68,7 +55,8 @@ std::map<std::string, std::string> parse_metadata(const json& value, const std::
   std::map<std::string, std::string> metadata;
   TI_CHECK(value.is_object(), "{}: {} is not an object of strings. {}", path, kMetadata, kRemedy);
   for (const auto& [key, text] : value.items()) {
-    TI_CHECK(text.is_string(), "{}: {} has a value for \"{}\" that is not a string. {}", path, kMetadata, key, kRemedy);
+    TI_CHECK(text.is_string(), "{}: {} has a value for \"{}\" that is not a string. {}", path, kMetadata,
+             printable(key), kRemedy);
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -82,7 +70,7 @@ Dtype parse_dtype(const json& value, const std::string& where) {
   }
   std::vector<std::string_view> names;
   for (const DtypeName& known : kDtypes) names.push_back(known.name);
-  throw Error(fmt::format("{}: dtype \"{}\" is unknown. Convert the tensor to one of {}.", where, name,
+  throw Error(fmt::format("{}: dtype \"{}\" is unknown. Convert the tensor to one of {}.", where, printable(name),
                           fmt::join(names, ", ")));
 }
 
@@ -92,7 +80,7 @@ Shape parse_shape(const json& value, const std::string& where) {
   Shape shape;
   for (const json& size : value) {
     TI_CHECK(size.is_number_unsigned() && size.get<uint64_t>() <= std::numeric_limits<int64_t>::max(),
-             "{}: the shape has {}, which is not a size. {}", where, size.dump(), kRemedy);
+             "{}: the shape has {}, which is not a size. {}", where, printable(size.dump()), kRemedy);
     shape.push_back(size.get<int64_t>());
   }
   return shape;
@@ -111,7 +99,7 @@ uint64_t byte_size(const Shape& shape, Dtype dtype, const std::string& where) {
 }
 
 SafetensorsEntry parse_entry(const std::string& name, const json& value, uint64_t data_size, const std::string& path) {
-  const std::string where = fmt::format("{}: tensor \"{}\"", path, name);
+  const std::string where = fmt::format("{}: tensor \"{}\"", path, printable(name));
   TI_CHECK(value.is_object() && value.contains("dtype") && value.contains("shape") && value.contains("data_offsets"),
            "{} is not an object with dtype, shape and data_offsets. {}", where, kRemedy);
   SafetensorsEntry entry{.name = name,
@@ -138,9 +126,9 @@ void check_coverage(const std::vector<SafetensorsEntry>& entries, uint64_t data_
   uint64_t position = 0;
   for (const SafetensorsEntry& entry : entries) {
     TI_CHECK(entry.begin >= position, "{}: tensor \"{}\" begins at byte {}, inside the tensor before it. {}", path,
-             entry.name, entry.begin, kRemedy);
+             printable(entry.name), entry.begin, kRemedy);
     TI_CHECK(entry.begin == position, "{}: bytes {} to {}, before tensor \"{}\", belong to no tensor. {}", path,
-             position, entry.begin, entry.name, kRemedy);
+             position, entry.begin, printable(entry.name), kRemedy);
     position = entry.end;
   }
   TI_CHECK(position == data_size, "{}: the last {} bytes belong to no tensor. {}", path, data_size - position, kRemedy);
@@ -159,7 +147,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, cons
            "safetensors file; if so, it is damaged or incomplete: fetch or write it again.",
            path, length, rest, kMaxHeaderBytes);
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + sizeof(length), length);
-  const json document = parse_json(text, path);
+  const json document = parse_header_json(text, path);
   TI_CHECK(document.is_object(), "{}: the header is not a JSON object. {}", path, kRemedy);
 
   SafetensorsHeader header{.data_offset = sizeof(length) + length, .entries = {}, .metadata = {}};

@@ -7,7 +7,9 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
+#include "titanium/base/json.h"
 #include "titanium/base/nearest_name.h"
+#include "titanium/base/printable.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/stored_copy.h"
 
@@ -18,9 +20,9 @@ using nlohmann::json;
 std::map<std::string, std::string> read_safetensors_index(const std::filesystem::path& index) {
   json document;
   try {
-    document = json::parse(read_file(index, "index of weights"));
-  } catch (const json::exception& error) {
-    throw Error(fmt::format("{} is not valid JSON ({}). Fetch or write it again.", index.string(), error.what()));
+    document = parse_json(read_file(index, "index of weights"));
+  } catch (const JsonError& error) {
+    throw Error(fmt::format("{} {}. Fetch or write it again.", index.string(), error.what()));
   }
   TI_CHECK(document.is_object() && document.contains("weight_map") && document["weight_map"].is_object(),
            "{} has no object \"weight_map\" from tensor names to files. Fetch or write it again.", index.string());
@@ -30,7 +32,7 @@ std::map<std::string, std::string> read_safetensors_index(const std::filesystem:
     TI_CHECK(
         !file.empty() && file != ".." && file.find('/') == std::string::npos && file.find('\0') == std::string::npos,
         "{}: tensor \"{}\" lies in {}, which is not the name of a file beside the index. Correct the index.",
-        index.string(), name, shard.dump(-1, ' ', false, json::error_handler_t::replace));
+        index.string(), printable(name), printable(shard.dump(-1, ' ', false, json::error_handler_t::replace)));
     shards[name] = file;
   }
   return shards;
@@ -70,7 +72,7 @@ void SafetensorsReader::open_index(const std::filesystem::path& index) {
     if (!shards.contains(shard)) {
       const std::filesystem::path path = index.parent_path() / shard;
       TI_CHECK(std::filesystem::exists(path), "{} names the file {}, which is not beside it. Fetch the missing file.",
-               index.string(), shard);
+               index.string(), printable(shard));
       files_.push_back(std::make_shared<File>(path));
       for (const SafetensorsEntry& entry : files_.back()->header.entries) {
         shards[shard][entry.name] = {files_.back(), &entry};
@@ -81,7 +83,7 @@ void SafetensorsReader::open_index(const std::filesystem::path& index) {
         found != shards[shard].end(),
         "{} says that tensor \"{}\" lies in {}, but it does not. Index and file do not belong together: fetch both "
         "again.",
-        index.string(), name, shard);
+        index.string(), printable(name), printable(shard));
     tensors_[name] = found->second;
   }
 }
@@ -98,7 +100,7 @@ const SafetensorsReader::Location& SafetensorsReader::locate(const std::string& 
   if (found != tensors_.end()) return found->second;
   const auto near = nearest_name(name, names());
   throw Error(fmt::format("{} has no tensor \"{}\"{}. Check that the weights are of this model.", path_, name,
-                          near ? fmt::format(" (the nearest is \"{}\")", *near) : ""));
+                          near ? fmt::format(" (the nearest is \"{}\")", printable(*near)) : ""));
 }
 
 const SafetensorsEntry& SafetensorsReader::entry(const std::string& name) const { return *locate(name).entry; }

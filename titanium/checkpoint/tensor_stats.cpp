@@ -17,7 +17,7 @@ TensorStats stats_of(const WeightsSource& source, const std::string& name) {
   TensorStats stats{.min = kInfinity, .max = -kInfinity};
   double sum = 0;
   int64_t finite = 0;
-  for (const Box& box : slices(tensor.shape, tensor.dtype, int64_t{16} << 20)) {
+  for_each_slice(tensor.shape, tensor.dtype, int64_t{16} << 20, [&](const Box& box) {
     const Tensor stored = at::empty(box.shape, at::TensorOptions(tensor.dtype));
     source.read(name, box, stored);
     const Tensor slice = stored.to(at::kDouble);
@@ -25,13 +25,13 @@ TensorStats stats_of(const WeightsSource& source, const std::string& name) {
     const int64_t nan = at::isnan(slice).sum().item<int64_t>();
     stats.nan += nan;
     stats.inf += slice.numel() - numbers.numel() - nan;
-    if (numbers.numel() == 0) continue;
+    if (numbers.numel() == 0) return;
     const auto [low, high] = at::aminmax(numbers);
     stats.min = std::min(stats.min, low.item<double>());
     stats.max = std::max(stats.max, high.item<double>());
     sum += numbers.sum().item<double>();
     finite += numbers.numel();
-  }
+  });
   stats.mean = sum / static_cast<double>(finite);
   if (finite == 0) stats.min = stats.max = stats.mean;
   return stats;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "titanium/base/error.h"
+#include "titanium/base/printable.h"
 #include "titanium/checkpoint/pickle_reader.h"
 #include "titanium/checkpoint/pickle_writer.h"
 #include "titanium/checkpoint/torch_dtype.h"
@@ -72,7 +73,8 @@ PickleValue torch_tensor_value(Dtype tensor_dtype, const Shape& shape, std::stri
 TorchArchive::TorchArchive(std::span<const std::byte> bytes, const std::string& what) : what_(what), zip_(bytes, what) {
   if (const auto* order = zip_.find("byteorder")) {
     const std::string_view text(reinterpret_cast<const char*>(order->bytes.data()), order->bytes.size());
-    TI_CHECK(text == "little", "{}: the byte order is \"{}\". Save it again on a little-endian machine.", what, text);
+    TI_CHECK(text == "little", "{}: the byte order is \"{}\". Save it again on a little-endian machine.", what,
+             printable(text));
   }
   value_ = read_pickle(zip_.record("data.pkl").bytes, what);
 }
@@ -94,7 +96,7 @@ StoredTensor TorchArchive::tensor(const PickleValue& object) const {
   const TorchDtype* dtype =
       typed ? find_torch_storage(storage[1].type_name()) : find_torch_dtype(arguments[6].type_name());
   TI_CHECK(dtype != nullptr, "{}: a tensor is of the unknown type {}. Convert it to another dtype.", what_,
-           (typed ? storage[1] : arguments[6]).repr());
+           (typed ? storage[1] : arguments[6]).short_repr());
 
   StoredTensor found{
       .dtype = dtype->dtype, .shape = read_shape(arguments[2], what_), .strides = read_shape(arguments[3], what_)};

@@ -30,10 +30,14 @@ class TorchArchive {
 
   // What was saved. Tensors in it are objects for `tensor`.
   const PickleValue& value() const { return value_; }
+  // Bytes that it takes in the archive, without those of tensors.
+  size_t pickle_size() const { return zip_.record("data.pkl").bytes.size(); }
   // `object` is `value()` or a part of it. Throws Error when it is no tensor or reaches beyond its storage.
   StoredTensor tensor(const PickleValue& object) const;
   // Throws Error when bytes have changed since the archive was written: all of them, or all but those of the storages.
   void verify() const { zip_.verify(); }
+  // Whether all of them have checksums; torch leaves them out when told to.
+  bool has_checksums() const { return zip_.has_checksums(); }
   void verify_head() const { zip_.verify("data/"); }
 
  private:

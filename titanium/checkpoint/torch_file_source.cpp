@@ -1,4 +1,5 @@
 #include "titanium/base/error.h"
+#include "titanium/base/printable.h"
 #include "titanium/checkpoint/mapped_file.h"
 #include "titanium/checkpoint/stored_copy.h"
 #include "titanium/checkpoint/torch_archive.h"
@@ -8,6 +9,8 @@ namespace titanium::checkpoint {
 namespace {
 
 using Kind = PickleValue::Kind;
+
+constexpr size_t kNameBytes = size_t{1} << 20, kNameBytesPerByte = 16;  // of the pickle
 
 bool is_tensor(const PickleValue& value) { return value.type_name().starts_with("torch._utils._rebuild_"); }
 
@@ -36,7 +39,8 @@ class TorchFileSource : public WeightsSource {
       : WeightsSource(path), file_(path, "file of torch.save"), archive_(file_.bytes(), path_) {
     TI_CHECK(archive_.value().kind() == Kind::dict,
              "{} holds no dict of tensors. Save a dict, such as model.state_dict(), with torch.save.", path_);
-    add_all(archive_.value(), {});
+    DcpPath path;
+    add_all(archive_.value(), path);
   }
 
   std::string_view format() const override { return "file of torch.save"; }
@@ -51,47 +55,56 @@ class TorchFileSource : public WeightsSource {
     return found == values_.end() ? WeightsSource::value(name) : found->second;
   }
   DcpPath path_to(const std::string& name) const override { return paths_.at(name); }
-  std::vector<std::string> find_damage() const override {
+  Verification verify() const override {
+    Verification found{.damage = {},
+                       .checked = archive_.has_checksums()
+                                      ? "and tensors and values agree with the checksums that torch wrote with them"
+                                      : "but without checksums, so that changed bytes would not be noticed"};
     try {
       archive_.verify();
-      return {};
     } catch (const Error& error) {
-      return {error.what()};
+      found.damage.emplace_back(error.what());
     }
+    return found;
   }
 
  private:
-  void add_all(const PickleValue& value, const DcpPath& path) {
-    const auto below = [&](std::variant<std::string, int64_t> step) {
-      DcpPath longer = path;
-      longer.push_back(std::move(step));
-      return longer;
+  void add_all(const PickleValue& value, DcpPath& path) {
+    const auto add_below = [&](const PickleValue& item, std::variant<std::string, int64_t> step) {
+      path.push_back(std::move(step));
+      add_all(item, path);
+      path.pop_back();
     };
     const auto items =
         value.kind() == Kind::dict || is_sequence(value) ? value.items() : std::span<const PickleValue>();
     if (value.kind() == Kind::dict) {
       for (size_t i = 0; i + 1 < items.size(); i += 2) {
         const PickleValue& key = items[i];
-        add_all(items[i + 1], below(key.kind() == Kind::string ? key.as_string() : key.repr()));
+        add_below(items[i + 1], key.kind() == Kind::string ? key.as_string() : key.repr());
       }
     } else if (!is_tensor(value) && is_leaf(value)) {
-      add_name(path);
-      values_[name_of(path)] = value;
+      values_[add_name(path)] = value;
     } else if (is_sequence(value)) {
-      for (size_t i = 0; i < items.size(); ++i) add_all(items[i], below(static_cast<int64_t>(i)));
+      for (size_t i = 0; i < items.size(); ++i) add_below(items[i], static_cast<int64_t>(i));
     } else {
       add_tensor(value, path);
     }
   }
 
-  void add_name(const DcpPath& path) {
-    const bool first = paths_.emplace(name_of(path), path).second;
-    TI_CHECK(first, "{} has two entries that would both be named \"{}\". Rename one of them.", path_, name_of(path));
+  // Long keys high up come back in every name below them, so a small file could announce names of any size.
+  std::string add_name(const DcpPath& path) {
+    std::string name = name_of(path);
+    name_bytes_ += name.size();
+    const size_t most = kNameBytes + kNameBytesPerByte * archive_.pickle_size();
+    TI_CHECK(name_bytes_ <= most, "{} has names of more than {} bytes together. Save it with shorter keys.", path_,
+             most);
+    const bool first = paths_.emplace(name, path).second;
+    TI_CHECK(first, "{} has two entries that would both be named \"{}\". Rename one of them.", path_, printable(name));
+    return name;
   }
 
   void add_tensor(const PickleValue& value, const DcpPath& path) {
-    add_name(path);
-    const std::string name = name_of(path);
+    const std::string name = add_name(path);
     const StoredTensor stored = archive_.tensor(value);
     // A view may repeat its elements, so a small file can announce a tensor of any size.
     auto bytes = static_cast<int64_t>(c10::elementSize(stored.dtype));
@@ -99,7 +112,7 @@ class TorchFileSource : public WeightsSource {
     for (const int64_t size : stored.shape) fits = fits && !__builtin_mul_overflow(bytes, size, &bytes);
     TI_CHECK(fits && static_cast<uint64_t>(bytes) <= file_.bytes().size(),
              "{}: \"{}\" of shape [{}] is larger than the file: an expanded tensor. Save it with contiguous().", path_,
-             name, fmt::join(stored.shape, ", "));
+             printable(name), fmt::join(stored.shape, ", "));
     const Box whole{Shape(stored.shape.size(), 0), stored.shape};
     tensors_[name] = {stored.dtype, stored.shape, {{whole, std::filesystem::path(path_).filename().string()}}};
     stored_[name] = stored;
@@ -114,6 +127,7 @@ class TorchFileSource : public WeightsSource {
   std::map<std::string, StoredTensor> stored_;
   std::map<std::string, PickleValue> values_;
   std::map<std::string, DcpPath> paths_;
+  size_t name_bytes_ = 0;  // of all names
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/nearest_name.h"
+#include "titanium/base/printable.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/torch_dtype.h"
 
@@ -58,15 +59,15 @@ const SourceTensor& WeightsSource::tensor(const std::string& name) const {
   for (const auto& [known, tensor] : tensors_) names.push_back(known);
   const auto near = nearest_name(name, names);
   throw Error(fmt::format("{} has no tensor \"{}\"{}. Check the name, and that the weights are of this model.", path_,
-                          name, near ? fmt::format(" (the nearest is \"{}\")", *near) : ""));
+                          name, near ? fmt::format(" (the nearest is \"{}\")", printable(*near)) : ""));
 }
 
 void WeightsSource::read(const std::string& name, const Box& box, const Tensor& destination) const {
   const SourceTensor& found = tensor(name);
   const Dtype wanted = destination.scalar_type();
   TI_CHECK(found.dtype == wanted || (c10::isFloatingType(found.dtype) && c10::isFloatingType(wanted)),
-           "{}: \"{}\" has dtype {}, but {} is expected. Check that the weights are of this model.", path_, name,
-           torch_dtype(found.dtype).name, torch_dtype(wanted).name);
+           "{}: \"{}\" has dtype {}, but {} is expected. Check that the weights are of this model.", path_,
+           printable(name), torch_dtype(found.dtype).name, torch_dtype(wanted).name);
   TI_ASSERT(lies_inside(box, found.shape) && destination.sizes() == at::IntArrayRef(box.shape),
             "{} does not fit into the destination of {}", to_string(box), name);
   if (destination.numel() > 0) copy_box(name, box, destination);
@@ -76,18 +77,18 @@ PickleValue WeightsSource::value(const std::string& name) const {
   throw Error(fmt::format("{} has no value \"{}\". Check the name.", path_, name));
 }
 
-std::vector<std::string> WeightsSource::find_damage() const {
-  std::vector<std::string> damage;
+WeightsSource::Verification WeightsSource::verify() const {
+  Verification found{.damage = {}, .checked = "but without checksums, so that changed bytes would not be noticed"};
   for (const auto& [name, tensor] : tensors_) {
     try {
-      for (const Box& slice : slices(tensor.shape, tensor.dtype)) {
+      for_each_slice(tensor.shape, tensor.dtype, kSliceBytes, [&](const Box& slice) {
         read(name, slice, at::empty(slice.shape, at::TensorOptions(tensor.dtype)));
-      }
+      });
     } catch (const Error& error) {
-      damage.emplace_back(error.what());
+      found.damage.emplace_back(error.what());
     }
   }
-  return damage;
+  return found;
 }
 
 }  // namespace titanium::checkpoint

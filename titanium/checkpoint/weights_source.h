@@ -56,9 +56,12 @@ class WeightsSource {
   // What the writer noted about the run; empty for most formats.
   virtual std::map<std::string, std::string> facts() const { return {}; }
 
-  // Reads everything and returns a sentence for each thing that is missing or, where the format has checksums, has
-  // changed since it was written.
-  virtual std::vector<std::string> find_damage() const;
+  // What a look at everything has found.
+  struct Verification {
+    std::vector<std::string> damage;  // a sentence for each thing that is missing, or has changed since it was written
+    std::string checked;  // what that rests on, after "12 tensors, complete": "all bytes agree with their checksums"
+  };
+  virtual Verification verify() const;
 
  protected:
   explicit WeightsSource(const std::filesystem::path& path) : path_(path.string()) {}

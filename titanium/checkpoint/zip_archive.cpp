@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "titanium/base/error.h"
+#include "titanium/base/printable.h"
 #include "titanium/checkpoint/crc32.h"
 
 namespace titanium::checkpoint {
@@ -110,10 +111,10 @@ void ZipArchive::add_record(uint64_t header, uint64_t size, uint32_t crc, std::s
   const uint64_t name_size = has_header ? load<uint16_t>(bytes_, header + 26) : 0;
   const uint64_t data = header + kLocalHeaderSize + name_size + (has_header ? load<uint16_t>(bytes_, header + 28) : 0);
   TI_CHECK(has_header && fits(bytes_, data, size) && text(bytes_, header + kLocalHeaderSize, name_size) == name,
-           "{}: record \"{}\" of the zip archive is not where its directory says. {}", what_, name, kRemedy);
+           "{}: record \"{}\" of the zip archive is not where its directory says. {}", what_, printable(name), kRemedy);
   const std::string_view short_name = name.substr(name.find('/') + 1);
   const bool first = records_.emplace(short_name, Record{bytes_.subspan(data, size), crc}).second;
-  TI_CHECK(first, "{}: record \"{}\" of the zip archive is there twice. {}", what_, name, kRemedy);
+  TI_CHECK(first, "{}: record \"{}\" of the zip archive is there twice. {}", what_, printable(name), kRemedy);
 }
 
 size_t ZipArchive::parse_entry(uint64_t position, const Directory& directory) {
@@ -131,7 +132,7 @@ size_t ZipArchive::parse_entry(uint64_t position, const Directory& directory) {
   const std::string_view name = text(bytes_, position + kDirectoryEntrySize, name_size);
   TI_CHECK(method == 0 && wide.size == wide.compressed && (flags & 1) == 0,
            "{}: record \"{}\" of the zip archive is compressed or encrypted. Store it as torch.save does.", what_,
-           name);
+           printable(name));
   add_record(wide.header, wide.size, crc, name);
   return size;
 }
@@ -149,7 +150,7 @@ const ZipArchive::Record* ZipArchive::find(std::string_view name) const {
 
 const ZipArchive::Record& ZipArchive::record(std::string_view name) const {
   const Record* found = find(name);
-  TI_CHECK(found != nullptr, "{}: the zip archive has no record \"{}\". {}", what_, name, kRemedy);
+  TI_CHECK(found != nullptr, "{}: the zip archive has no record \"{}\". {}", what_, printable(name), kRemedy);
   return *found;
 }
 
@@ -157,8 +158,14 @@ void ZipArchive::verify(std::string_view except) const {
   for (const auto& [name, record] : records_) {
     if (record.crc == 0 || name.starts_with(except)) continue;
     TI_CHECK(crc32(record.bytes) == record.crc,
-             "{}: the bytes of record \"{}\" have changed since they were written. {}", what_, name, kRemedy);
+             "{}: the bytes of record \"{}\" have changed since they were written. {}", what_, printable(name),
+             kRemedy);
   }
+}
+
+bool ZipArchive::has_checksums() const {
+  return std::ranges::all_of(records_,
+                             [](const auto& entry) { return entry.second.crc != 0 || entry.second.bytes.empty(); });
 }
 
 void ZipBuilder::put_header(const Entry& entry, uint64_t alignment) {

@@ -30,6 +30,8 @@ class ZipArchive {
   // Throws Error when the bytes of a record are not those that its checksum was made of. Leaves out those whose names
   // begin with `except`.
   void verify(std::string_view except = "/") const;
+  // Whether every record with bytes has a checksum.
+  bool has_checksums() const;
 
  private:
   struct Directory;

@@ -6,6 +6,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
+#include "titanium/base/json.h"
 #include "titanium/checkpoint/safetensors_writer.h"
 #include "titanium/cli/arguments.h"
 #include "titanium/data/document.h"
@@ -24,11 +25,16 @@ struct Options {
 
 // An array of arrays of ids.
 Sequences read_tokens(const std::string& file) {
-  const auto json = nlohmann::json::parse(read_file(file, "token file"), nullptr, /*allow_exceptions=*/false);
   const auto refuse = [&](const std::string& what) {
     throw UsageError(fmt::format("{} {}. Write an array of arrays of token ids: [[1, 15, 7], [1, 4]].", file, what));
   };
-  if (!json.is_array()) refuse(json.is_discarded() ? "is not valid JSON" : "is not a JSON array");
+  nlohmann::json json;
+  try {
+    json = parse_json(read_file(file, "token file"));
+  } catch (const JsonError& error) {
+    refuse(error.what());
+  }
+  if (!json.is_array()) refuse("is not a JSON array");
   Sequences sequences;
   for (size_t i = 0; i < json.size(); ++i) {
     if (!json[i].is_array()) refuse(fmt::format("holds at [{}] something else than an array", i));

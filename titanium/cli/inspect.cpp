@@ -89,7 +89,9 @@ Json describe(const Options& options) {
   } else {
     for (const auto& [name, tensor] : source->tensors())
       json["tensors"].push_back(describe_tensor(*source, name, options));
-    for (const std::string& name : source->values()) json["values"][name] = source->value(name).repr();
+    // Names are unique. To search for each of them first would take hours where there are many.
+    auto& values = json["values"].get_ref<Json::object_t&>();
+    for (const std::string& name : source->values()) values.push_back({name, source->value(name).repr()});
   }
   uint64_t bytes = 0, elements = 0;
   for (const Json& tensor : json["tensors"]) {
@@ -117,16 +119,16 @@ std::string stats_text(const Json& tensor) {
 void print_table(const Json& json, const Options& options) {
   const std::string step = json["step"].is_null() ? "" : fmt::format(", step {}", json["step"].get<int64_t>());
   fmt::print("{}: {}{}\n", printable(json["path"].get<std::string>()), json["format"].get<std::string>(), step);
-  for (const auto& [key, fact] : json["facts"].items())
+  for (const auto& [key, fact] : json["facts"].items()) {
     fmt::print("  {}: {}\n", printable(key), printable(fact.get<std::string>()));
+  }
+  const auto name_of = [](const Json& tensor) { return printable(tensor["name"].get_ref<const std::string&>()); };
   size_t width = 0;
-  for (const Json& tensor : json["tensors"])
-    width = std::max(width, printable(tensor["name"].get_ref<const std::string&>()).size());
+  for (const Json& tensor : json["tensors"]) width = std::max(width, name_of(tensor).size());
   for (const Json& tensor : json["tensors"]) {
     const std::string shape = fmt::format("[{}]", fmt::join(tensor["shape"].get<Shape>(), ", "));
-    fmt::print("  {:<{}}  {:<9} {:<16} {:>10}  {}{}\n", printable(tensor["name"].get<std::string>()), width,
-               tensor["dtype"].get<std::string>(), shape, readable_bytes(tensor["bytes"]), files_of(tensor),
-               options.stats ? stats_text(tensor) : "");
+    fmt::print("  {:<{}}  {:<9} {:<16} {:>10}  {}{}\n", name_of(tensor), width, tensor["dtype"].get<std::string>(),
+               shape, readable_bytes(tensor["bytes"]), files_of(tensor), options.stats ? stats_text(tensor) : "");
     if (options.tensor.empty()) continue;
     for (const Json& piece : tensor["pieces"]) {
       fmt::print("    {} in {}\n", checkpoint::to_string({piece["offset"], piece["shape"]}),
@@ -134,9 +136,7 @@ void print_table(const Json& json, const Options& options) {
     }
   }
   for (const auto& [name, value] : json["values"].items()) {
-    const auto text = value.get<std::string>();
-    const std::string shown = printable(std::string_view(text).substr(0, kLongestValue));
-    fmt::print("  {} = {}{}\n", printable(name), shown, text.size() > kLongestValue ? "..." : "");
+    fmt::print("  {} = {}\n", printable(name), printable(value.get_ref<const std::string&>(), kLongestValue));
   }
   const Json& total = json["total"];
   fmt::print("{} tensors, {} numbers, {}\n", total["tensors"].get<int64_t>(), total["elements"].get<int64_t>(),

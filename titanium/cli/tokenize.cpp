@@ -24,35 +24,51 @@ struct Options {
   bool json = false;
 };
 
-// One line of stdin as `T`, written in JSON.
-template <typename T>
-T parse_line(const std::string& line, size_t number, const char* expected) {
-  try {
-    return parse_json(line).get<T>();
-  } catch (const JsonError&) {
-  } catch (const nlohmann::json::exception&) {
-  }
+[[noreturn]] void refuse_line(size_t number, const char* expected) {
   throw UsageError(fmt::format("tokenize: line {} of the input is not {}.", number, expected));
+}
+
+nlohmann::json parse_line(const std::string& line, size_t number, const char* expected) {
+  try {
+    return parse_json(line);
+  } catch (const JsonError&) {
+    refuse_line(number, expected);
+  }
+}
+
+std::string text_of_line(const std::string& line, size_t number) {
+  constexpr const char* kExpected = "a JSON string";
+  const auto json = parse_line(line, number, kExpected);
+  if (!json.is_string()) refuse_line(number, kExpected);
+  return json.get<std::string>();
+}
+
+// Whole numbers alone: the library would also take 1.9 and true for ids.
+std::vector<data::TokenId> ids_of_line(const std::string& line, size_t number) {
+  constexpr const char* kExpected = "a JSON array of ids";
+  const auto json = parse_line(line, number, kExpected);
+  if (!json.is_array()) refuse_line(number, kExpected);
+  std::vector<data::TokenId> ids;
+  for (const auto& id : json) {
+    if (!id.is_number_integer() || id < 0 || id > std::numeric_limits<data::TokenId>::max()) {
+      throw UsageError(
+          fmt::format("tokenize: line {} of the input has {} where an id should be: a whole number from 0.", number,
+                      printable(id.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))));
+    }
+    ids.push_back(id.get<data::TokenId>());
+  }
+  return ids;
 }
 
 std::string encode_line(const data::Tokenizer& tokenizer, const Options& options, const std::string& line,
                         size_t number) {
-  const std::string& text = options.json ? parse_line<std::string>(line, number, "a JSON string") : line;
+  const std::string text = options.json ? text_of_line(line, number) : line;
   return fmt::format("[{}]", fmt::join(tokenizer.encode(text, !options.no_bos, !options.no_eos), ","));
 }
 
 std::string decode_line(const data::Tokenizer& tokenizer, const Options& options, const std::string& line,
                         size_t number) {
-  std::vector<data::TokenId> ids;
-  for (const auto& id : parse_line<std::vector<nlohmann::json>>(line, number, "a JSON array of ids")) {
-    if (!id.is_number_unsigned() || id > std::numeric_limits<data::TokenId>::max()) {
-      throw UsageError(
-          fmt::format("tokenize: line {} of the input has {} where an id should be: a whole number from 0.", number,
-                      printable(id.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))));
-    }
-    ids.push_back(id);
-  }
-  const std::string text = tokenizer.decode(ids, !options.keep_special);
+  const std::string text = tokenizer.decode(ids_of_line(line, number), !options.keep_special);
   return options.json ? nlohmann::json(text).dump() : text;
 }
 

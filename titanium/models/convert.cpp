@@ -48,12 +48,12 @@ struct Output {
     Progress progress("converting weights", bytes());
     int64_t done = 0;
     for (const OutputTensor& tensor : tensors) {
-      for (const Box& box : checkpoint::slices(tensor.shape, tensor.dtype)) {
+      checkpoint::for_each_slice(tensor.shape, tensor.dtype, checkpoint::kSliceBytes, [&](const Box& box) {
         const Tensor slice = at::empty(box.shape, at::TensorOptions(tensor.dtype));
         read(tensor.name, box, slice);
         use(tensor, box, slice);
         progress.update(done += static_cast<int64_t>(slice.nbytes()));
-      }
+      });
     }
   }
 };
@@ -133,6 +133,7 @@ void write_hugging_face(const LanguageModel& model, const Output& output, const 
     out.write(folder, tensor.name, box, slice);
   });
   out.finish(folder);
+  out.seal(folder);
 }
 
 bool holds_weights(const fs::path& folder) {

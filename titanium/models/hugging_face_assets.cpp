@@ -4,6 +4,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
+#include "titanium/base/json.h"
 
 namespace titanium::models {
 namespace {
@@ -27,9 +28,14 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
 Json read_object(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return nullptr;
-  Json json = Json::parse(read_file(path, "file"), nullptr, /*allow_exceptions=*/false);
-  TI_CHECK(json.is_object(), "{} is not a JSON object. Fetch it again, or remove it.", path.string());
-  return json;
+  const std::string text = read_file(path, "file");
+  try {
+    Json json = parse_json(text);
+    TI_CHECK(json.is_object(), "{} is not a JSON object. Fetch it again, or remove it.", path.string());
+    return json;
+  } catch (const JsonError& error) {
+    throw Error(fmt::format("{} {}. Fetch it again, or remove it.", path.string(), error.what()));
+  }
 }
 
 // "<s>", or the same inside an object. Null when it is neither.
@@ -53,7 +59,7 @@ Json token_id(const fs::path& assets, const char* key) {
 }  // namespace
 
 std::string complete_config_json(const std::string& config, const fs::path& assets) {
-  auto json = nlohmann::ordered_json::parse(config);
+  auto json = parse_ordered_json(config);
   const Json theirs = read_object(assets / "config.json");
   const bool same_kind = theirs.is_object() && theirs.value("model_type", Json()) == Json(json["model_type"]);
   for (const char* name : {"bos_token", "eos_token", "pad_token"}) {

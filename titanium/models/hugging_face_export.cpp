@@ -13,6 +13,7 @@
 #include "titanium/base/file.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/safetensors_reader.h"
+#include "titanium/checkpoint/sidecar.h"
 #include "titanium/checkpoint/temporary_file.h"
 #include "titanium/models/hugging_face_assets.h"
 
@@ -183,6 +184,13 @@ void HuggingFaceExport::finish(const fs::path& folder) const {
     if (entry.is_regular_file()) OutputFile(entry.path(), O_RDONLY).sync();
   }
   checkpoint::sync_folder(folder);
+}
+
+void HuggingFaceExport::seal(const fs::path& folder) const {
+  const std::string sidecar = checkpoint::format_sidecar({.facts = {}, .sums = checkpoint::sum_folder(folder)});
+  checkpoint::TemporaryFile file(folder / checkpoint::kSidecarFile);
+  file.write(sidecar);
+  file.publish();
 }
 
 }  // namespace titanium::models

@@ -5,6 +5,7 @@
 //   for (each parameter of which this rank stores the first replica)
 //     out.write(folder, parameter.fqn, parameter.shard, parameter.value); // on every rank, in any order
 //   out.finish(folder);                                                   // on every rank; then a barrier
+//   out.seal(folder);                                                     // on one rank
 //
 // The files have their final names from the beginning: who wants them whole or not at all writes into a folder of
 // another name and renames it in the end. Everything that writes throws Error with the path and the reason of the
@@ -42,6 +43,9 @@ class HuggingFaceExport {
 
   // Returns when everything in the folder that this machine wrote is on the disk.
   void finish(const std::filesystem::path& folder) const;
+
+  // Writes titanium.json with the checksums of all files, for `titanium checkpoint verify`. Reads everything once more.
+  void seal(const std::filesystem::path& folder) const;
 
   Dtype dtype() const { return dtype_; }
 

@@ -4,6 +4,8 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
+#include "titanium/base/json.h"
+#include "titanium/base/printable.h"
 
 namespace titanium::models {
 namespace {
@@ -14,10 +16,14 @@ constexpr auto kReplaceInvalid = Json::error_handler_t::replace;
 }  // namespace
 
 Json read_json_object(const std::filesystem::path& file, std::string_view expected) {
-  Json json = Json::parse(read_file(file, "model description"), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object())
-    throw UsageError(fmt::format("{} is not a JSON object. Expected {}.", file.string(), expected));
-  return json;
+  const std::string text = read_file(file, "model description");
+  try {
+    Json json = parse_json(text);
+    if (json.is_object()) return json;
+  } catch (const JsonError& error) {
+    throw UsageError(fmt::format("{} {}. Expected {}.", file.string(), error.what(), expected));
+  }
+  throw UsageError(fmt::format("{} is not a JSON object. Expected {}.", file.string(), expected));
 }
 
 bool JsonReader::has(std::string_view key) const { return object_.contains(key) && !object_[key].is_null(); }
@@ -54,11 +60,11 @@ JsonReader JsonReader::object(std::string_view key) const {
 }
 
 void JsonReader::fail(std::string_view key, const std::string& expectation) const {
-  // Containers are not written out: they may be large, and nested deeper than the stack.
+  // Containers are not written out: they may be large.
   const std::string value = !has(key)                      ? "missing"
                             : object_[key].is_structured() ? fmt::format("an {}", object_[key].type_name())
                                                            : object_[key].dump(-1, ' ', false, kReplaceInvalid);
-  throw UsageError(fmt::format("{}: {} is {}, but should be {}.", place_, key, value.substr(0, 80), expectation));
+  throw UsageError(fmt::format("{}: {} is {}, but should be {}.", place_, key, printable(value, 80), expectation));
 }
 
 const Json& JsonReader::required(std::string_view key) const {

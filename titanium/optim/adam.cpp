@@ -92,7 +92,8 @@ void Adam::Update::apply(const Slots& slots) const {
   for (const Slot* slot : slots) slot->parameter->value_changed();
 }
 
-std::vector<kernels::AdamWTensor> Adam::Update::describe(const Slot& slot, const Tensor& value, const Tensor& grad) const {
+std::vector<kernels::AdamWTensor> Adam::Update::describe(const Slot& slot, const Tensor& value,
+                                                         const Tensor& grad) const {
   const kernels::AdamWTensor whole = {.parameter = value.mutable_data_ptr(),
                                       .gradient = grad.const_data_ptr(),
                                       .exp_avg = slot.exp_avg.mutable_data_ptr(),

@@ -39,10 +39,4 @@ Device parse_device(std::string_view name, int local_rank) {
   return Device(at::kCUDA, static_cast<c10::DeviceIndex>(local_rank));
 }
 
-int64_t volume(const Shape& shape) {
-  int64_t elements = 1;
-  for (const int64_t size : shape) elements *= size;
-  return elements;
-}
-
 }  // namespace titanium

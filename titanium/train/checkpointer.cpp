@@ -161,17 +161,18 @@ void Checkpointer::save_hugging_face() {
   const models::HuggingFaceExport out(*whole, dtype, run_.config.model.hf_assets_path);
   StateDict state;
   add_model(state, *run_.model, shares_of(run_));
-  checkpoint::save_together(*group_, root_, run_.step,
-                            {.prepare = [&](const fs::path& folder) { out.create_files(folder); },
-                             .write =
-                                 [&](const fs::path& folder) {
-                                   for (const auto& item : state.tensors) {
-                                     out.write(folder, item.name, item.box, item.tensor);
-                                   }
-                                   out.finish(folder);
-                                   return std::string();
-                                 },
-                             .complete = [](const fs::path&, const std::vector<std::string>&) {}});
+  checkpoint::save_together(
+      *group_, root_, run_.step,
+      {.prepare = [&](const fs::path& folder) { out.create_files(folder); },
+       .write =
+           [&](const fs::path& folder) {
+             for (const auto& item : state.tensors) {
+               out.write(folder, item.name, item.box, item.tensor);
+             }
+             out.finish(folder);
+             return std::string();
+           },
+       .complete = [&](const fs::path& folder, const std::vector<std::string>&) { out.seal(folder); }});
 }
 
 void Checkpointer::save_seed() {

@@ -13,6 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 using checkpoint::DcpReader;
 
+constexpr int64_t kMostCounted = int64_t{1} << 50;  // steps or tokens of a run
+
 bool is_hugging_face(const fs::path& folder) { return !fs::exists(folder / ".metadata"); }
 
 // -1 when there is none. Rank 0 looks, so that all ranks see the same.
@@ -105,9 +107,34 @@ class Loading {
     checkpoint::load_model(reader_, *run_.model, *whole);
   }
 
+  // Reads a value of the checkpoint; what is wrong with it is said with folder and name.
+  template <typename Read>
+  auto value_of(const std::string& name, const Read& read) const {
+    const checkpoint::PickleValue value = reader_.read_object(name);
+    try {
+      return read(value);
+    } catch (const Error& error) {
+      throw Error(fmt::format("{}: \"{}\" = {}: {}", source_.folder.string(), name, value.short_repr(), error.what()));
+    }
+  }
+
+  // A number of steps or tokens.
+  int64_t count_of(const std::string& name) const {
+    return value_of(name, [](const checkpoint::PickleValue& value) {
+      const int64_t count = value.as_int();
+      TI_CHECK(count >= 0 && count <= kMostCounted,
+               "a number from 0 to {} is expected. The file is damaged or of another format.", kMostCounted);
+      return count;
+    });
+  }
+
   void load_schedule() {
-    run_.schedule_step = reader_.read_object("lr_scheduler.last_epoch").as_int();
-    const double saved = reader_.read_object("lr_scheduler.base_lrs").items()[0].as_real();
+    run_.schedule_step = count_of("lr_scheduler.last_epoch");
+    const double saved = value_of("lr_scheduler.base_lrs", [](const checkpoint::PickleValue& rates) {
+      TI_CHECK(!rates.items().empty(),
+               "a list of learning rates is expected. The file is damaged or of another format.");
+      return rates.items()[0].as_real();
+    });
     const double wanted = run_.config.optimizer.lr;
     if (saved == wanted) return;
     log_warning("optimizer.lr = {} is used; the checkpoint was trained with {}", wanted, saved);
@@ -118,14 +145,16 @@ class Loading {
              "{} has no data position of Titanium; torchtitan counts its samples in another way. Add dataloader to "
              "checkpoint.exclude_from_loading to begin the data anew.",
              source_.folder.string());
-    run_.loader->load(data::loader_state_from_json(reader_.read_object("dataloader.streams").as_string()));
+    run_.loader->load(value_of("dataloader.streams", [](const checkpoint::PickleValue& streams) {
+      return data::loader_state_from_json(streams.as_string());
+    }));
   }
 
   void load_progress() {
-    run_.step = reader_.read_object("train_state.step").as_int();
+    run_.step = count_of("train_state.step");
     const bool by_all = reader_.contains("train_state.ntokens_seen_by_all");
-    run_.tokens_seen = by_all ? reader_.read_object("train_state.ntokens_seen_by_all").as_int()
-                              : reader_.read_object("train_state.ntokens_seen").as_int() * run_.mesh->size("batch");
+    run_.tokens_seen = by_all ? count_of("train_state.ntokens_seen_by_all")
+                              : count_of("train_state.ntokens_seen") * run_.mesh->size("batch");
   }
 
   TrainState& run_;

@@ -168,6 +168,23 @@ Moment largest_moment(models::LanguageModel& model, const std::vector<BlockMemor
   return largest;
 }
 
+// All of the plan is counted in 64 bits. What cannot be is no plan for any device.
+void check_countable(const models::LanguageModel& model, const JobConfig& config, int64_t samples, int64_t micro_batch,
+                     const std::vector<BlockMemory>& blocks) {
+  constexpr double kMost = 1e18;
+  double per_token = static_cast<double>(model.costs().head_bytes(1));
+  for (const BlockMemory& block : blocks) {
+    per_token += static_cast<double>(block.level.kept_bytes + block.level.backward_bytes);
+  }
+  const double tokens =
+      static_cast<double>(std::max(samples, micro_batch)) * static_cast<double>(config.training.seq_len);
+  if (tokens * per_token < kMost) return;
+  throw UsageError(
+      fmt::format("training.local_batch_size = {} with training.seq_len = {} needs more memory than any device has: "
+                  "about {:.2g} GiB for activations. Make them smaller.",
+                  config.training.local_batch_size, config.training.seq_len, tokens * per_token / kGiB));
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(models::LanguageModel& model, const optim::Optimizer& optimizer, const JobConfig& config,
@@ -176,6 +193,8 @@ MemoryPlan plan_memory(models::LanguageModel& model, const optim::Optimizer& opt
   const int64_t element = bytes(dtype);
   const int64_t micro_batch =
       dims.pp > 1 ? config.parallelism.pipeline_parallel_microbatch_size : config.training.local_batch_size;
+  const std::vector<BlockMemory> blocks = blocks_here(model, levels);
+  check_countable(model, config, live_samples, micro_batch, blocks);
   const int64_t seq_len = config.training.seq_len / dims.cp;
   MemoryPlan plan;
   for (const Parameter* parameter : model.parameters()) {
@@ -193,7 +212,6 @@ MemoryPlan plan_memory(models::LanguageModel& model, const optim::Optimizer& opt
   }
   plan.communication += exchange_bytes(model, config, dims, micro_batch);
   const Tokens tokens{live_samples * seq_len / dims.tp, micro_batch * seq_len / dims.tp};
-  const std::vector<BlockMemory> blocks = blocks_here(model, levels);
   for (const BlockMemory& block : blocks) plan.activations += tokens.kept * block.level.kept_bytes;
   const bool one_micro_batch =
       dims.pp == 1 && config.training.global_batch_size <= config.training.local_batch_size * dims.batch();

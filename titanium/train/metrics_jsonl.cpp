@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/file.h"
+#include "titanium/base/json.h"
 
 namespace titanium::train {
 namespace {
@@ -12,16 +13,22 @@ std::string number(std::optional<double> value) {
   return value && std::isfinite(*value) ? fmt::format("{:.9g}", *value) : "null";
 }
 
+// Whether a line is a record of that step or an earlier one. A line cut short by a crash is not JSON.
+bool is_up_to(const std::string& line, int64_t step) {
+  try {
+    const auto object = parse_json(line);
+    return object.is_object() && object.contains("step") && object["step"].is_number() && object["step"] <= step;
+  } catch (const JsonError&) {
+    return false;
+  }
+}
+
 std::string lines_up_to(const std::filesystem::path& path, int64_t step) {
   if (step == 0 || !std::filesystem::exists(path)) return "";
   std::istringstream lines(read_file(path, "metrics file"));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
-    const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    // A line cut short by a crash is not JSON and goes too.
-    if (object.is_object() && object.contains("step") && object["step"].is_number() && object["step"] <= step) {
-      kept += line + "\n";
-    }
+    if (is_up_to(line, step)) kept += line + "\n";
   }
   return kept;
 }

@@ -13,6 +13,7 @@
 #include "titanium/parallel/activation_checkpoint.h"
 #include "titanium/tensor/cuda_backend.h"
 #include "titanium/train/load_checkpoint.h"
+#include "titanium/train/host_memory.h"
 
 namespace titanium::train {
 namespace {
@@ -168,6 +169,8 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
   if (device.is_cuda()) {
     check_fits(plan.memory, cuda_device_properties(device.index()).total_memory);
     use_tuned_products(device);
+  } else {
+    check_fits_host(plan.memory, host_memory());
   }
 
   TrainState run{.config = config, .device = device, .tokenizer = data::Tokenizer::load(config.model.hf_assets_path)};

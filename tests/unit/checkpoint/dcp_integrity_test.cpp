@@ -88,7 +88,7 @@ TEST(DcpIntegrity, FactsAndSumsAreReadAgain) {
   EXPECT_EQ(reader.facts().at("layout"), "dp_shard=2, tp=\"4\"");
   EXPECT_TRUE(reader.verify().empty());
   const std::string sidecar = read_file(folder / kSidecarFile, "file");
-  const auto sums = parse_dcp_sidecar(bytes_of(sidecar), "sidecar").sums;
+  const auto sums = parse_sidecar(bytes_of(sidecar), "sidecar").sums;
   for (const std::string file : {".metadata", "__0_0.distcp"}) {
     EXPECT_EQ(sums.at(file), sum_of(file, bytes_of(read_file(folder / file, "file"))));
   }
@@ -226,9 +226,9 @@ TEST(DcpIntegrity, ADamagedSidecarIsRefusedAndAMissingOneIsNot) {
   for (size_t i = 0; i < good.size(); ++i) {
     std::string bad = good;
     bad[i] ^= 1;
-    EXPECT_SAYS(failure([&] { parse_dcp_sidecar(bytes_of(bad), "titanium.json"); }),
+    EXPECT_SAYS(failure([&] { parse_sidecar(bytes_of(bad), "titanium.json"); }),
                 ("titanium.json: the bytes have changed since they were written"));
-    EXPECT_THROW(parse_dcp_sidecar(bytes_of(good).first(i), "titanium.json"), Error);
+    EXPECT_THROW(parse_sidecar(bytes_of(good).first(i), "titanium.json"), Error);
   }
   write_file_atomically(folder / kSidecarFile, "{}");
   EXPECT_SAYS(failure([&] { DcpReader reader(folder); }), ("titanium.json: the bytes have changed"));
@@ -240,7 +240,7 @@ TEST(DcpIntegrity, ASidecarThatMakesNoSenseIsRefused) {
   const auto refusal = [](const std::string& members) {
     std::string text = "{" + members;
     text += fmt::format(",\"checksum\":\"{:08x}\"}}\n", crc32(bytes_of(text)));
-    return failure([&] { parse_dcp_sidecar(bytes_of(text), "titanium.json"); });
+    return failure([&] { parse_sidecar(bytes_of(text), "titanium.json"); });
   };
   EXPECT_EQ(refusal(R"("version":1,"facts":{},"files":{"f":{"size":3,"blocks":"0123abcd"}})"), "none");
   EXPECT_SAYS(refusal(R"("version":2,"facts":{},"files":{})"), ("this is version 2, but 1 is expected"));

@@ -187,8 +187,64 @@ TEST(Pickle, SharingCannotUnfoldIntoMoreThanTheLimit) {
   std::string pickle = "\x80\x02]\x94";
   for (int i = 0; i < 60; ++i)
     pickle += "](h" + std::string(1, static_cast<char>(i)) + "h" + std::string(1, static_cast<char>(i)) + "e\x94";
-  EXPECT_NE(refusal(pickle + ".").find("unfolds into more than 200000000 values"), std::string::npos);
-  EXPECT_NE(refusal("\x80\x02](NNNNe.", {.values = 4}).find("unfolds into more than 4 values"), std::string::npos);
+  EXPECT_NE(refusal(pickle + ".").find("bytes unfold into more than"), std::string::npos);
+  EXPECT_NE(refusal("\x80\x02](NNNNe.", {.always = 4, .per_byte = 0}).find("9 bytes unfold into more than 4 values"),
+            std::string::npos);
+  EXPECT_EQ(refusal("\x80\x02](NNNNe.", {.always = 5, .per_byte = 0}), "accepted: [None, None, None, None]");
+}
+
+// A text of `size` bytes as memo entry 0; the stack is empty afterwards.
+std::string long_text(uint32_t size) {
+  std::string pickle = "\x80\x02X";
+  pickle.append(reinterpret_cast<const char*>(&size), sizeof(size));
+  return pickle + std::string(size, 't') + "q" + std::string(1, '\0') + "0";
+}
+
+TEST(Pickle, SharedTextsCannotUnfoldIntoMoreThanTheLimit) {
+  // Printed, this would be 10^5 texts of 10^5 bytes each.
+  const std::string pickle = long_text(100'000) + "](" + repeated("h\0"s, 100'000) + "e.";
+  EXPECT_NE(refusal(pickle).find("300014 bytes unfold into more than 3448688 values and bytes of text"),
+            std::string::npos)
+      << refusal(pickle).substr(0, 300);
+}
+
+TEST(Pickle, CallsShareTheirArguments) {
+  // 10^5 calls with a tuple of 10^5 values: copies would take hundreds of gigabytes.
+  const std::string call = "h\1h\0R0"s;
+  const std::string pickle = "\x80\x02("s + repeated("N", 100'000) + "tq\0"s + "0ctorch\ndevice\nq\1"s + "0"s +
+                             repeated(call, 100'000) + "h\1h\0R."s;
+  const PickleValue value = read(pickle);
+  EXPECT_EQ(value.type_name(), "torch.device");
+  EXPECT_EQ(value.items().size(), 100'000U);
+}
+
+TEST(Pickle, ArgumentsOfTheResultOutliveTheTupleThatTheyCameIn) {
+  // The tuple is part of the result's object alone, and a second object with it is not part of the result.
+  const PickleValue value = read("\x80\x02K\1K\2\x86q\0ctorch\ndevice\nq\1h\0R0h\1h\0R."s);
+  EXPECT_EQ(value.repr(), "torch.device(1, 2)");
+}
+
+TEST(Pickle, TextsAreNotEncodedAgainAndAgain) {
+  const std::string encode = "h\1h\0X\6\0\0\0latin1\x86R0"s;
+  const std::string pickle = long_text(100'000) + "c_codecs\nencode\nq\1"s + "0"s + repeated(encode, 100'000) + "N.";
+  EXPECT_NE(refusal(pickle).find("texts that stand for bytes are used again and again"), std::string::npos);
+}
+
+TEST(Pickle, DeepValuesOutsideTheResultAreDestroyedWithoutRecursion) {
+  constexpr int kDeep = 300'000;
+  EXPECT_EQ(refusal("\x80\x02N" + repeated("\x85", kDeep) + "0N."), "accepted: None");           // popped
+  EXPECT_EQ(refusal("\x80\x02N" + repeated("\x85", kDeep) + "N."), "accepted: None");            // left on the stack
+  EXPECT_EQ(refusal("\x80\x02N" + repeated("\x85", kDeep) + "q\0"s + "0N."), "accepted: None");  // remembered
+  // Each object is the state of the next one.
+  EXPECT_EQ(refusal("\x80\x02"
+                    "ctorch\ndevice\nq\0"s +
+                    "0N" +
+                    repeated("q\1"
+                             "0h\0)\x81h\1"
+                             "b"s,
+                             kDeep) +
+                    "0N."),
+            "accepted: None");
 }
 
 TEST(Pickle, BrokenStacksAreRefused) {

@@ -75,7 +75,7 @@ TEST(Convert, EverythingComesThroughAllFormatsAndBack) {
     }
     EXPECT_EQ(source->value("step"), PickleValue(17));
     EXPECT_EQ(source->value("note").repr(), "('text', 2.5, True, None)");
-    EXPECT_TRUE(source->find_damage().empty());
+    EXPECT_TRUE(source->verify().damage.empty());
   }
 }
 

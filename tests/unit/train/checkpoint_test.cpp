@@ -11,6 +11,8 @@
 #include "tests/support/test_folder.h"
 #include "tests/support/tiny_run.h"
 #include "titanium/base/error.h"
+#include "titanium/checkpoint/dcp_reader.h"
+#include "titanium/checkpoint/dcp_writer.h"
 #include "titanium/checkpoint/step_folders.h"
 #include "titanium/train/checkpointer.h"
 #include "titanium/train/load_checkpoint.h"
@@ -473,6 +475,53 @@ TEST(CheckpointFlaws, AnotherModelIsRefused) {
             std::string::npos);
   EXPECT_NE(load([](auto& args) { args.ffn_hidden_dim = 96; }).find("has shape [64, 32], but [96, 32] is expected"),
             std::string::npos);
+}
+
+// Writes the checkpoint again with other values.
+void replace_values(const fs::path& folder, const std::map<std::string, checkpoint::PickleValue>& values) {
+  std::vector<checkpoint::DcpTensorItem> tensors;
+  std::vector<checkpoint::DcpObjectItem> objects;
+  const checkpoint::DcpReader reader(folder);
+  for (const auto& [name, entry] : reader.metadata().entries) {
+    const auto& path = reader.metadata().paths.at(name);
+    if (const auto* tensor = std::get_if<checkpoint::DcpTensor>(&entry)) {
+      const Box whole{Shape(tensor->shape.size(), 0), tensor->shape};
+      tensors.push_back({name, tensor->shape, whole, reader.read_tensor(name), tensor->requires_grad, path});
+    } else {
+      const auto other = values.find(name);
+      objects.push_back({name, other == values.end() ? reader.read_object(name) : other->second, path});
+    }
+  }
+  const std::vector parts = {checkpoint::write_dcp_files(folder, 9, tensors, objects)};
+  checkpoint::publish_dcp(folder, parts, reader.facts());
+}
+
+TEST(CheckpointFlaws, SenselessProgressIsRefusedWithFolderAndName) {
+  using checkpoint::PickleValue;
+  const fs::path folder = test_folder();
+  const JobConfig config = saving_config(layouts()[0], folder);
+  train_until(config, 1, 2);
+  const std::string step = step_of(folder, 2).string(), number = "a number from 0 to 1125899906842624 is expected.";
+  const auto error_with = [&](const std::string& name, const PickleValue& value) {
+    fs::remove_all(folder / "copy");
+    fs::copy(step, folder / "copy", fs::copy_options::recursive);
+    replace_values(step, {{name, value}});
+    const std::string error = error_of([&] { train_until(config, 1, 2); });
+    fs::remove_all(step);
+    fs::rename(folder / "copy", step);
+    return error;
+  };
+  const auto expect = [&](const std::string& name, const PickleValue& value, const std::string& sentence) {
+    const std::string error = error_with(name, value);
+    EXPECT_EQ(error.find(fmt::format("{}: \"{}\" = {}: {}", step, name, value.repr(), sentence)), 0U) << error;
+  };
+  expect("train_state.step", -1, number);
+  expect("train_state.step", int64_t{1} << 62, number);
+  expect("lr_scheduler.last_epoch", -5, number);
+  expect("lr_scheduler.base_lrs", PickleValue::list({}), "a list of learning rates is expected.");
+  expect("lr_scheduler.base_lrs", PickleValue::list({"fast"}), "a float is expected where the file has a str.");
+  expect("train_state.step", "two", "an int is expected where the file has a str.");
+  expect("dataloader.streams", PickleValue("{"), "The saved data position is not valid JSON (at byte 2).");
 }
 
 TEST(CheckpointFlaws, AStepThatIsNotThereIsNamedWithThoseThatAre) {

@@ -8,6 +8,7 @@
 #include "titanium/models/llama3/model.h"
 #include "titanium/optim/adam.h"
 #include "titanium/parallel/activation_checkpoint.h"
+#include "titanium/train/host_memory.h"
 
 namespace titanium::train {
 namespace {
@@ -212,6 +213,36 @@ TEST(MemoryPlan, WhatDoesNotFitIsRefusedWithTheRemedies) {
   } catch (const UsageError& error) {
     EXPECT_NE(std::string_view(error.what()).find("but the device has 80.0 GiB"), std::string_view::npos);
     EXPECT_NE(std::string_view(error.what()).find("training.dtype = \"bfloat16\""), std::string_view::npos);
+  }
+}
+
+TEST(MemoryPlan, WhatTheHostCannotHoldIsRefusedOnTheCpu) {
+  JobConfig config;
+  config.model.flavor = "405B";
+  config.training.device = "cpu";
+  try {
+    build_train_state(config, Device(at::kCPU), nullptr);
+    FAIL() << "6 TiB of states do not fit into this machine";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string_view(error.what()).find("GiB, but this machine has "), std::string_view::npos)
+        << error.what();
+  }
+  EXPECT_GT(host_memory(), int64_t{1} << 28);
+}
+
+TEST(MemoryPlan, ABatchThat64BitsCannotCountIsRefused) {
+  JobConfig config;
+  config.training.local_batch_size = int64_t{1} << 30;
+  config.training.seq_len = int64_t{1} << 30;
+  try {
+    plan_model(config);
+    FAIL() << "a plan of 2^60 tokens";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(std::string_view(error.what())
+                  .find("training.local_batch_size = 1073741824 with training.seq_len = 1073741824 needs more memory "
+                        "than any device has: about "),
+              0U)
+        << error.what();
   }
 }
 

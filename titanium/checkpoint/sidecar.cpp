@@ -1,10 +1,12 @@
-#include "titanium/checkpoint/dcp_sidecar.h"
+#include "titanium/checkpoint/sidecar.h"
 
 #include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
+#include "titanium/base/json.h"
 #include "titanium/checkpoint/crc32.h"
+#include "titanium/checkpoint/stretch_reader.h"
 
 namespace titanium::checkpoint {
 namespace {
@@ -44,23 +46,23 @@ FileSum parse_sum(const std::string& file, const json& value) {
   return sum;
 }
 
-DcpSidecar parse(std::string_view text) {
+Sidecar parse(std::string_view text) {
   constexpr size_t kMemberSize = sizeof(",\"checksum\":\"01234567\"}\n") - 1;
   TI_CHECK(text.size() > kMemberSize &&
                checksum_member(text.substr(0, text.size() - kMemberSize)) == text.substr(text.size() - kMemberSize),
            "the bytes have changed since they were written. {}", kRemedy);
-  const json value = json::parse(text);
+  const json value = parse_json(text);
   const int version = value.at("version").get<int>();
   TI_CHECK(version == kVersion, "this is version {}, but {} is expected. Use the program that wrote the checkpoint.",
            version, kVersion);
-  DcpSidecar sidecar{.facts = value.at("facts").get<std::map<std::string, std::string>>(), .sums = {}};
+  Sidecar sidecar{.facts = value.at("facts").get<std::map<std::string, std::string>>(), .sums = {}};
   for (const auto& [file, sum] : value.at("files").items()) sidecar.sums.emplace(file, parse_sum(file, sum));
   return sidecar;
 }
 
 }  // namespace
 
-std::string format_dcp_sidecar(const DcpSidecar& sidecar) {
+std::string format_sidecar(const Sidecar& sidecar) {
   json files = json::object();
   for (const auto& [file, sum] : sidecar.sums) files[file] = {{"size", sum.size}, {"blocks", format_blocks(sum)}};
   const json value = {{"version", kVersion}, {"facts", sidecar.facts}, {"files", files}};
@@ -69,14 +71,35 @@ std::string format_dcp_sidecar(const DcpSidecar& sidecar) {
   return text + checksum_member(text);
 }
 
-DcpSidecar parse_dcp_sidecar(std::span<const std::byte> bytes, const std::string& what) {
+Sidecar parse_sidecar(std::span<const std::byte> bytes, const std::string& what) {
   try {
     return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  } catch (const json::exception& error) {
-    throw Error(fmt::format("{}: {} {}", what, error.what(), kRemedy));
+  } catch (const JsonError& error) {
+    throw Error(fmt::format("{} {}. {}", what, error.what(), kRemedy));
+  } catch (const json::exception&) {
+    throw Error(fmt::format("{}: a member is missing or of another type. {}", what, kRemedy));
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", what, error.what()));
   }
+}
+
+std::map<std::string, FileSum> sum_folder(const std::filesystem::path& folder) {
+  std::map<std::string, FileSum> sums;
+  std::vector<Stretch> stretches;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!entry.is_regular_file() || name == kSidecarFile) continue;
+    FileSum& sum = sums[name] = {.file = name, .size = entry.file_size(), .blocks = {}};
+    sum.blocks.resize(sum.size / kSumBlock + (sum.size % kSumBlock != 0 ? 1 : 0));
+    // Every call gets one block, because a stretch without units is cut where blocks end.
+    const auto use = [&sum](uint64_t position, std::span<const std::byte> bytes) {
+      sum.blocks[position / kSumBlock] = crc32(bytes);
+    };
+    stretches.push_back({.file = name, .what = {}, .end = sum.size, .crc = {}, .use = use});
+  }
+  const auto problems = read_stretches(folder, stretches, {}, {});
+  if (!problems.empty()) throw Error(problems.front().message);
+  return sums;
 }
 
 }  // namespace titanium::checkpoint
