@@ -18,7 +18,6 @@ def run(*args, code=0):
 def main():
     debug = "configs/llama3/debug_model.toml"
     assert run("check", debug).stdout.endswith(f"{debug} is valid.\n")
-    assert "not available yet: parallelism.expert_parallel_degree = 2\n" in run("check", debug, "--parallelism.expert_parallel_degree=2").stdout
     shown = run("show", "--job.config_file", debug, "--training.steps", "3").stdout
     assert "\nsteps = 3  # command line\n" in shown and f"  # {debug}:" in shown and "  # default\n" in shown
 

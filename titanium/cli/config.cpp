@@ -2,15 +2,20 @@
 
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 
 #include "titanium/base/error.h"
 #include "titanium/base/nearest_name.h"
+#include "titanium/cli/arguments.h"
 #include "titanium/config/availability.h"
 #include "titanium/config/dump.h"
 #include "titanium/config/load_config.h"
-#include "titanium/models/registry.h"
+#include "titanium/config/validate.h"
+#include "titanium/models/converters.h"
+#include "titanium/train/check_run.h"
+#include "titanium/train/known_gpus.h"
 
 namespace titanium::cli {
 namespace {
@@ -21,10 +26,15 @@ constexpr const char* kHelp =
     "  titanium config show [--job.config_file FILE] [--section.key value ...]\n"
     "      The resolved configuration as TOML, with the source of each value: default, file and line, or command "
     "line.\n"
-    "  titanium config check FILE [--section.key value ...]\n"
-    "      Exit code 0 if FILE is valid together with the overrides, else 2 and every problem. Lists what is valid "
-    "but\n"
-    "      not available in this build.\n"
+    "  titanium config check FILE [--ranks N] [--gpu NAME | --gpu-memory GIB] [--section.key value ...]\n"
+    "      Everything that titanium train would refuse before its first step and that needs no device: options, "
+    "rules,\n"
+    "      model, layout, pipeline schedule, and the files that the run reads. Exit code 0 if nothing is wrong, else "
+    "2\n"
+    "      and every problem.\n"
+    "      --ranks N         ranks of the run (default: as few as the degrees ask for)\n"
+    "      --gpu NAME        also whether the run fits into this GPU: H200, H100, A100-80G, ...\n"
+    "      --gpu-memory GIB  the same for a memory of this size\n"
     "  titanium config options [--markdown]\n"
     "      Every option: type, default, meaning; with --markdown as the page docs/options.md.\n";
 
@@ -43,16 +53,60 @@ int show(Arguments args) {
   return 0;
 }
 
-int check(Arguments args) {
+struct CheckArguments {
+  int64_t ranks = 0;  // 0: as few as the degrees ask for
+  std::string gpu;
+  double gpu_memory = 0;
+  std::vector<std::string> options;  // those of titanium train
+};
+
+CheckArguments parse_check_arguments(Arguments args) {
   if (args.empty() || args[0].starts_with("--")) {
     throw UsageError("config check needs a file: titanium config check FILE [--section.key value ...]");
   }
-  std::vector<std::string> options = {"--job.config_file=" + args[0]};
-  options.insert(options.end(), args.begin() + 1, args.end());
-  const config::LoadedConfig loaded = config::load_config(options);
+  CheckArguments parsed;
+  CLI::App app("", "titanium config check");
+  app.allow_extras();
+  app.add_option("--ranks", parsed.ranks)->check(CLI::PositiveNumber);
+  auto* gpu = app.add_option("--gpu", parsed.gpu);
+  app.add_option("--gpu-memory", parsed.gpu_memory)->check(CLI::PositiveNumber)->excludes(gpu);
+  parse_arguments(app, args.subspan(1));
+  parsed.options = app.remaining();
+  parsed.options.insert(parsed.options.begin(), "--job.config_file=" + args[0]);
+  return parsed;
+}
+
+// What a GPU would say that is not here. Nothing if none is named.
+void check_gpu(const CheckArguments& args, const JobConfig& config, train::RunCheck& run) {
+  if (args.gpu.empty() && args.gpu_memory == 0) return;
+  CudaDeviceProperties gpu{.name = "the GPU", .total_memory = static_cast<int64_t>(args.gpu_memory * (1 << 30))};
+  if (!args.gpu.empty()) gpu = train::known_gpu(args.gpu);
+  try {
+    if (!args.gpu.empty()) models::check_converters(config, &gpu);
+    for (const train::ModelPlan& plan : run.plans) check_fits(plan.memory, gpu.total_memory);
+  } catch (const UsageError& error) {
+    run.problems.emplace_back(error.what());
+  }
+}
+
+int check(Arguments args) {
+  const CheckArguments parsed = parse_check_arguments(args);
+  const config::LoadedConfig loaded = config::load_config(parsed.options);
   print_hints(loaded);
-  models::find_model(loaded.config.model.name);
+  const JobConfig& config = loaded.config;
+  const int64_t ranks = parsed.ranks > 0 ? parsed.ranks : config::fewest_ranks(config.parallelism);
+  train::check_options(loaded, ranks, config::Purpose::kPlan);
+  train::RunCheck run = train::check_run(config, ranks, train::pipeline_ranks(config.parallelism, ranks));
+  check_gpu(parsed, config, run);
   for (const std::string& sentence : config::unavailable_options(loaded)) fmt::print("{}\n", sentence);
+  if (run.problems.empty() && !run.files.empty()) {
+    fmt::print(stderr, "{} is valid but for files that are missing or broken:\n", args[0]);
+  }
+  train::refuse_problems(run);
+  int64_t bytes = 0;
+  for (const train::ModelPlan& plan : run.plans) bytes = std::max(bytes, plan.memory.total());
+  fmt::print("{} {} on {} rank{}: {}, at most {:.2f} GiB per rank\n", config.model.name, config.model.flavor, ranks,
+             ranks == 1 ? "" : "s", describe(run.plans[0].dims), static_cast<double>(bytes) / (1 << 30));
   fmt::print("{} is valid.\n", args[0]);
   return 0;
 }

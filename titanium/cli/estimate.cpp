@@ -3,9 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include "titanium/cli/arguments.h"
-#include "titanium/config/availability.h"
 #include "titanium/config/load_config.h"
-#include "titanium/train/train_state.h"
+#include "titanium/train/check_run.h"
 
 namespace titanium::cli {
 namespace {
@@ -29,17 +28,6 @@ constexpr Row kRows[] = {
     {"activations", &train::MemoryPlan::activations},
     {"working memory", &train::MemoryPlan::working},
 };
-
-// Ranks differ by their place in the pipeline alone.
-std::vector<train::ModelPlan> plan_pipeline_ranks(const JobConfig& config, int64_t ranks) {
-  std::vector<train::ModelPlan> plans;
-  plans.push_back(train::plan_model(config, ranks, /*rank=*/0));
-  const int64_t stages = plans[0].dims.pp;
-  for (int64_t stage = 1; stage < stages; ++stage) {
-    plans.push_back(train::plan_model(config, ranks, static_cast<int>(stage * ranks / stages)));
-  }
-  return plans;
-}
 
 void print(const std::vector<train::ModelPlan>& plans, const JobConfig& config, int64_t ranks) {
   fmt::print("{} {} on {} rank{}: {}\n{:<26}", config.model.name, config.model.flavor, ranks, ranks == 1 ? "" : "s",
@@ -71,9 +59,11 @@ int run_estimate(Arguments args) {
       ->check(CLI::PositiveNumber);
   if (!parse_arguments(app, args)) return 0;
   const config::LoadedConfig loaded = config::load_config(app.remaining());
-  config::refuse_unavailable_options(loaded);
-  config::check_world_size(loaded, ranks);
-  const std::vector<train::ModelPlan> plans = plan_pipeline_ranks(loaded.config, ranks);
+  train::check_options(loaded, ranks, config::Purpose::kPlan);
+  std::vector<train::ModelPlan> plans;
+  for (const int rank : train::pipeline_ranks(loaded.config.parallelism, ranks)) {
+    plans.push_back(train::plan_model(loaded.config, ranks, rank));
+  }
   print(plans, loaded.config, ranks);
   if (device_gib == 0) return 0;
   for (const train::ModelPlan& plan : plans) check_fits(plan.memory, static_cast<int64_t>(device_gib * kGiB));

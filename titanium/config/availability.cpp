@@ -25,21 +25,26 @@ struct Missing {
   // An option is missing when it differs from its default and this holds.
   Condition condition = always;
   std::string_view note = "not available yet";
+  bool only_observes = false;
 };
+
+constexpr Missing observer(std::string_view option, Condition condition = always) {
+  return {.option = option, .condition = condition, .only_observes = true};
+}
 
 // Everything that is not implemented yet. Delete an entry when its option works.
 constexpr Missing kMissing[] = {
-    {"profiling.enable_profiling"},
-    {"profiling.enable_memory_snapshot"},
-    {"metrics.enable_wandb"},
-    {"metrics.save_for_all_ranks", with_tensorboard},
+    observer("profiling.enable_profiling"),
+    observer("profiling.enable_memory_snapshot"),
+    observer("metrics.enable_wandb"),
+    observer("metrics.save_for_all_ranks", with_tensorboard),
     {"model.converters",
      [](const JobConfig& c) {
        return std::ranges::any_of(c.model.converters,
                                   [](const auto& name) { return name != "quantize.linear.float8"; });
      },
      "only quantize.linear.float8 is available yet"},
-    {"model.print_after_conversion"},
+    observer("model.print_after_conversion"),
     {"parallelism.context_parallel_load_balancer",
      [](const JobConfig& c) {
        return c.parallelism.context_parallel_degree > 1 && c.parallelism.context_parallel_load_balancer == "ptrr";
@@ -48,13 +53,13 @@ constexpr Missing kMissing[] = {
     {"parallelism.expert_parallel_degree"},
     {"parallelism.expert_tensor_parallel_degree"},
     {"checkpoint.initial_load_in_hf_quantized", with_checkpoints},
-    {"activation_checkpoint.visualize_memory_budget_pareto",
-     [](const JobConfig& c) { return c.activation_checkpoint.mode == "memory_budget"; }},
+    observer("activation_checkpoint.visualize_memory_budget_pareto",
+             [](const JobConfig& c) { return c.activation_checkpoint.mode == "memory_budget"; }),
     {"activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns", when_recomputing_by_operator},
     {"activation_checkpoint.early_stop", when_recomputing},
     {"activation_checkpoint.preserve_rng_state", when_recomputing},
-    {"activation_checkpoint.determinism_check", when_recomputing},
-    {"activation_checkpoint.debug", when_recomputing},
+    observer("activation_checkpoint.determinism_check", when_recomputing),
+    observer("activation_checkpoint.debug", when_recomputing),
     {"comm.mode", [](const JobConfig& c) { return c.comm.mode == "local_tensor"; },
      "local_tensor is not available yet"},
     {"fault_tolerance.enable"},
@@ -64,9 +69,10 @@ constexpr Missing kMissing[] = {
 
 }  // namespace
 
-std::vector<std::string> unavailable_options(const LoadedConfig& loaded) {
+std::vector<std::string> unavailable_options(const LoadedConfig& loaded, Purpose purpose) {
   std::vector<std::string> sentences;
   for (const Missing& missing : kMissing) {
+    if (purpose == Purpose::kPlan && missing.only_observes) continue;
     const Option& option = schema().at(missing.option);
     if (option.is_default(loaded.config) || !missing.condition(loaded.config)) continue;
     sentences.push_back(
@@ -75,8 +81,8 @@ std::vector<std::string> unavailable_options(const LoadedConfig& loaded) {
   return sentences;
 }
 
-void refuse_unavailable_options(const LoadedConfig& loaded) {
-  const std::vector<std::string> sentences = unavailable_options(loaded);
+void refuse_unavailable_options(const LoadedConfig& loaded, Purpose purpose) {
+  const std::vector<std::string> sentences = unavailable_options(loaded, purpose);
   if (!sentences.empty()) throw UsageError(fmt::format("{}", fmt::join(sentences, "\n")));
 }
 

@@ -251,6 +251,11 @@ void check_streams(const char* option, int64_t streams, int64_t readers, Problem
 
 }  // namespace
 
+int64_t fewest_ranks(const Parallelism& degrees) {
+  return product({degrees.data_parallel_replicate_degree, std::max<int64_t>(1, degrees.data_parallel_shard_degree),
+                  degrees.context_parallel_degree, degrees.tensor_parallel_degree, degrees.pipeline_parallel_degree});
+}
+
 std::vector<Problem> validate(const JobConfig& config, std::optional<int64_t> world_size) {
   const Parallelism& degrees = config.parallelism;
   const auto shards = shard_degree(degrees, world_size);

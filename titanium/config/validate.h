@@ -17,4 +17,7 @@ struct Problem {
 // All broken rules. Without `world_size`, rules that need it are left out.
 std::vector<Problem> validate(const JobConfig& config, std::optional<int64_t> world_size = std::nullopt);
 
+// The smallest number of ranks that has these degrees; data_parallel_shard_degree = -1 counts as 1.
+int64_t fewest_ranks(const Parallelism& degrees);
+
 }  // namespace titanium::config

@@ -36,7 +36,7 @@ std::string lower(std::string name) {
 
 }  // namespace
 
-Dataset find_dataset(const std::string& requested, const std::optional<std::string>& path) {
+Dataset locate_dataset(const std::string& requested, const std::optional<std::string>& path) {
   const std::string name = lower(requested);
   const auto* entry = std::find_if(std::begin(kDatasets), std::end(kDatasets),
                                    [&](const Entry& candidate) { return candidate.name == name; });
@@ -51,7 +51,11 @@ Dataset find_dataset(const std::string& requested, const std::optional<std::stri
     throw UsageError(fmt::format(
         "Dataset {} is not downloaded by this program. Fetch its JSON files and set dataset_path to their folder.",
         name));
-  Dataset dataset{.name = name, .path = path ? std::filesystem::path(*path) : std::filesystem::path(entry->path)};
+  return {.name = name, .path = path ? std::filesystem::path(*path) : std::filesystem::path(entry->path)};
+}
+
+Dataset find_dataset(const std::string& name, const std::optional<std::string>& path) {
+  Dataset dataset = locate_dataset(name, path);
   log_info("Preparing {} dataset from {}", dataset.name, dataset.path.string());
   return dataset;
 }

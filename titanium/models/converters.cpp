@@ -110,12 +110,15 @@ void check_float8_device(const CudaDeviceProperties* gpu) {
   }
 }
 
-void check_converters(const JobConfig& config, Device device) {
+void check_converters(const JobConfig& config, const CudaDeviceProperties* gpu) {
   const bool computes = !config.checkpoint.create_seed_checkpoint;
-  if (!has_float8(config) || config.quantize.linear.float8.emulate || !computes) return;
-  if (device.is_cpu()) return check_float8_device(nullptr);
+  if (has_float8(config) && !config.quantize.linear.float8.emulate && computes) check_float8_device(gpu);
+}
+
+void check_converters(const JobConfig& config, Device device) {
+  if (device.is_cpu()) return check_converters(config, nullptr);
   const CudaDeviceProperties gpu = cuda_device_properties(device.index());
-  check_float8_device(&gpu);
+  check_converters(config, &gpu);
 }
 
 }  // namespace titanium::models

@@ -19,6 +19,8 @@ void apply_converters(LanguageModel& model, const JobConfig& config, const paral
 
 // Throws UsageError that names the remedy if the device cannot compute what the converters ask for.
 void check_converters(const JobConfig& config, Device device);
+// The same for a GPU that need not be here; null is the CPU.
+void check_converters(const JobConfig& config, const CudaDeviceProperties* gpu);
 // The same for float8 that is not emulated. Null is the CPU.
 void check_float8_device(const CudaDeviceProperties* gpu);
 

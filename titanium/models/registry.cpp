@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
 #include "titanium/base/nearest_name.h"
 #include "titanium/models/json_reader.h"
 #include "titanium/models/llama3/spec.h"

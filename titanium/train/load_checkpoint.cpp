@@ -17,15 +17,19 @@ constexpr int64_t kMostCounted = int64_t{1} << 50;  // steps or tokens of a run
 
 bool is_hugging_face(const fs::path& folder) { return !fs::exists(folder / ".metadata"); }
 
-// -1 when there is none. Rank 0 looks, so that all ranks see the same.
-int64_t find_step(const fs::path& root, const config::Checkpoint& options, comm::Group& world) {
+// Rank 0 looks, so that all ranks see the same.
+std::vector<int64_t> find_steps(const fs::path& root, const config::Checkpoint& options, comm::Group& world) {
   std::string found;
   if (world.rank() == 0) {
     if (!options.load_only) checkpoint::remove_unfinished(root);
     for (const int64_t step : checkpoint::saved_steps(root)) found += fmt::format(" {}", step);
   }
   std::istringstream shared(comm::share_text(world, found));
-  const std::vector<int64_t> steps{std::istream_iterator<int64_t>(shared), {}};
+  return {std::istream_iterator<int64_t>(shared), {}};
+}
+
+// The step to go on from; -1 when there is none.
+int64_t choose_step(const fs::path& root, const config::Checkpoint& options, const std::vector<int64_t>& steps) {
   if (options.load_step == -1) return steps.empty() ? -1 : steps.back();
   if (std::ranges::find(steps, options.load_step) != steps.end()) return options.load_step;
   throw UsageError(fmt::format("checkpoint.load_step = {}: {} is not there, or not whole. {} has {}.",
@@ -44,8 +48,7 @@ bool is_end_of_run(const JobConfig& config, const LoadSource& source) {
                   source.folder.string()));
 }
 
-LoadSource resume_source(const JobConfig& config, const fs::path& root, int64_t step) {
-  const config::Checkpoint& options = config.checkpoint;
+void warn_of_unused_weights(const config::Checkpoint& options, const fs::path& root) {
   if (options.initial_load_path) {
     log_warning(
         "checkpoint.initial_load_path is provided but the checkpoint.folder has checkpoints. Those of the "
@@ -57,6 +60,9 @@ LoadSource resume_source(const JobConfig& config, const fs::path& root, int64_t 
         "checkpoint.initial_load_in_hf is True but the checkpoint.folder has checkpoints. Hugging Face weights are not "
         "loaded.");
   }
+}
+
+LoadSource resume_source(const JobConfig& config, const fs::path& root, int64_t step) {
   LoadSource source{.folder = checkpoint::step_folder(root, step), .model_only = step == 0, .step = step};
   source.hugging_face = is_hugging_face(source.folder);
   if (source.hugging_face && !source.model_only) source.model_only = is_end_of_run(config, source);
@@ -75,6 +81,12 @@ std::optional<LoadSource> initial_source(const JobConfig& config) {
                                                          : "checkpoint.initial_load_in_hf: model.hf_assets_path",
                                source.folder.string(),
                                source.hugging_face ? "Hugging Face weights" : "a distributed checkpoint"));
+}
+
+bool loads(const config::Checkpoint& options) { return options.enable && !options.create_seed_checkpoint; }
+
+std::optional<LoadSource> choose_source(const JobConfig& config, const fs::path& root, int64_t step) {
+  return step >= 0 ? resume_source(config, root, step) : initial_source(config);
 }
 
 class Loading {
@@ -199,11 +211,18 @@ fs::path checkpoint_root(const JobConfig& config) {
 }
 
 std::optional<LoadSource> find_load_source(const JobConfig& config, comm::Group& world) {
-  if (!config.checkpoint.enable || config.checkpoint.create_seed_checkpoint) return std::nullopt;
+  if (!loads(config.checkpoint)) return std::nullopt;
   const fs::path root = checkpoint_root(config);
   log_info("Checkpointing active. Checkpoints will be loaded from and saved to {}", root.string());
-  const int64_t step = find_step(root, config.checkpoint, world);
-  return step >= 0 ? resume_source(config, root, step) : initial_source(config);
+  const int64_t step = choose_step(root, config.checkpoint, find_steps(root, config.checkpoint, world));
+  if (step >= 0) warn_of_unused_weights(config.checkpoint, root);
+  return choose_source(config, root, step);
+}
+
+void check_load_source(const JobConfig& config) {
+  if (!loads(config.checkpoint)) return;
+  const fs::path root = checkpoint_root(config);
+  choose_source(config, root, choose_step(root, config.checkpoint, checkpoint::saved_steps(root)));
 }
 
 bool fills_model(const LoadSource& source, const config::Checkpoint& options) {

@@ -23,6 +23,9 @@ std::filesystem::path checkpoint_root(const JobConfig& config);
 // UsageError for a folder or step that does not exist.
 std::optional<LoadSource> find_load_source(const JobConfig& config, comm::Group& world);
 
+// Throws the UsageError that find_load_source would throw. For one process, which looks alone and removes nothing.
+void check_load_source(const JobConfig& config);
+
 // Whether the model is among what is loaded; it needs no initial weights then.
 bool fills_model(const LoadSource& source, const config::Checkpoint& options);
 

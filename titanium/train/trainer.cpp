@@ -4,10 +4,11 @@
 #include "titanium/base/file.h"
 #include "titanium/base/heap.h"
 #include "titanium/base/log.h"
-#include "titanium/config/availability.h"
 #include "titanium/config/dump.h"
+#include "titanium/models/converters.h"
 #include "titanium/tensor/cuda_backend.h"
 #include "titanium/tensor/version.h"
+#include "titanium/train/check_run.h"
 #include "titanium/train/checkpointer.h"
 #include "titanium/train/metrics.h"
 #include "titanium/train/peak_flops.h"
@@ -112,20 +113,14 @@ void train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer& checkpoin
 
 void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) {
   const JobConfig& config = loaded.config;
-  config::refuse_unavailable_options(loaded);
   const comm::Environment ranks = ranks_of_run(config.comm);
-  config::check_world_size(loaded, ranks.world_size);
+  check_options(loaded, ranks.world_size, config::Purpose::kRun);
   announce(loaded);
   if (config.memory_estimation.enable) {
     log_plan(config, plan_model(config, ranks.world_size, ranks.rank));
     return;
   }
   const bool seed = config.checkpoint.create_seed_checkpoint;
-  if (seed && ranks.world_size != 1) {
-    throw UsageError(
-        fmt::format("checkpoint.create_seed_checkpoint is made by one rank, and there are {}. Start it with NGPU=1.",
-                    ranks.world_size));
-  }
   const Device device = seed ? Device(at::kCPU) : pick_device(config, ranks);
   if (device.is_cpu()) keep_freed_memory();
   if (device.is_cuda()) choose_cuda_allocator();
@@ -141,7 +136,12 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
       throw;
     }
   };
-  TrainState run = failing_together([&] { return build_train_state(config, device, world); });
+  TrainState run = failing_together([&] {
+    RunCheck check = check_run(config, ranks.world_size, {ranks.rank});
+    refuse_problems(check);
+    models::check_converters(config, device);
+    return build_train_state(config, device, world, std::move(check.plans[0]));
+  });
   failing_together([&] {
     if (callbacks.on_built) callbacks.on_built(run);
     Checkpointer checkpointer(run);

@@ -24,6 +24,15 @@ TEST(Availability, EachMissingOptionIsNamedWithItsValue) {
                   "not available yet: activation_checkpoint.visualize_memory_budget_pareto = true"}));
 }
 
+TEST(Availability, OptionsThatOnlyObserveMatterToARunAndNotToAPlan) {
+  const LoadedConfig loaded =
+      load_config(Args{"--profiling.enable_profiling", "--metrics.enable_wandb", "--activation_checkpoint.mode=full",
+                       "--activation_checkpoint.debug", "--parallelism.expert_parallel_degree=2"});
+  EXPECT_EQ(unavailable_options(loaded).size(), 4U);
+  EXPECT_EQ(unavailable_options(loaded, Purpose::kPlan),
+            Args{"not available yet: parallelism.expert_parallel_degree = 2"});
+}
+
 TEST(Availability, OneLoadBalancerOfContextParallelismIsMissing) {
   EXPECT_EQ(missing({"--parallelism.context_parallel_degree=2", "--parallelism.context_parallel_load_balancer=None"}),
             Args{});

@@ -1,0 +1,132 @@
+"""`titanium config check` says what `titanium train` would say, for everything that needs no device."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+PROGRAM = os.environ["TITANIUM"]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEBUG = "configs/llama3/debug_model_cpu.toml"
+NOWHERE = "/nowhere/at/all"
+TENSOR = "--parallelism.tensor_parallel_degree="
+PIPELINE = "--parallelism.pipeline_parallel_degree=2"
+SCHEDULE = "--parallelism.pipeline_parallel_schedule="
+
+# What the sentence has to say, the ranks of the run, and the options.
+REFUSED = [
+    ('model.flavor = "9B" is not a flavor of llama3', 1, ["--model.flavor=9B"]),
+    ("config.json", 1, ["--model.flavor=auto"]),
+    ("does not divide the model's 16 heads", 3, [TENSOR + "3", "--training.seq_len=48"]),
+    ("training.seq_len = 50 is not divisible by 4", 2, [TENSOR + "2", "--training.seq_len=50"]),
+    ("the degrees ask for 2 ranks", 3, [TENSOR + "2"]),
+    ("needs model.attn_type", 1, ["--model.attn_type=sdpa", "--model.attn_mask_type=block_causal"]),
+    ("takes its table from a file", 2, [PIPELINE, SCHEDULE + "PipelineScheduleMulti"]),
+    (NOWHERE, 2, [PIPELINE, SCHEDULE + "PipelineScheduleMulti", f"--parallelism.pipeline_parallel_schedule_csv={NOWHERE}"]),
+    ("stage 0 has 'norm', but 'layers.3' must come before", 2, [PIPELINE, "--parallelism.module_fqns_per_model_part",
+                                '[["tok_embeddings","layers.0","layers.1","layers.2","norm"],["layers.3","layers.4","layers.5","output"]]']),
+    ("nothing is sharded", 1, ["--training.enable_cpu_offload"]),
+    ("the CPU does not compute in float8", 1, ["--model.converters=quantize.linear.float8", "--training.device=cpu"]),
+    ("is made by one rank, and there are 2", 2, ["--checkpoint.create_seed_checkpoint", "--checkpoint.enable"]),
+    ("not available yet: parallelism.expert_parallel_degree = 2", 2, ["--parallelism.expert_parallel_degree=2"]),
+    (NOWHERE, 1, [f"--model.hf_assets_path={NOWHERE}"]),
+    ("Dataset c5 is not supported", 1, ["--training.dataset=c5"]),
+    ("is not downloaded by this program", 1, ["--training.dataset=c4"]),
+    (f"Data path {NOWHERE} does not exist", 1, [f"--training.dataset_path={NOWHERE}"]),
+    (f"Data path {NOWHERE} does not exist", 1, ["--validation.enable", f"--validation.dataset_path={NOWHERE}"]),
+    (f"{NOWHERE} is not a folder", 1, ["--checkpoint.enable", f"--checkpoint.initial_load_path={NOWHERE}"]),
+    ("checkpoint.load_step = 7", 1, ["--checkpoint.enable", "--checkpoint.load_step=7"]),
+]
+
+
+def program(*args, **environment):
+    return subprocess.run([PROGRAM, *args], cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+
+
+def check(config, *args):
+    return program("config", "check", config, *args)
+
+
+def sentences(errors):
+    """Without hints, which training logs elsewhere, and without what only `config check` adds."""
+    lines = errors.removeprefix("titanium: ").replace("\ntitanium: ", "\n").splitlines()
+    return [line for line in lines if not line.startswith("hint: ") and "is valid but for files" not in line]
+
+
+class ConfigCheck(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.dump = f"--job.dump_folder={folder.name}"
+
+    def train(self, ranks, *options):
+        fake = [] if ranks == 1 else ["--comm.mode=fake_backend"]
+        return program("train", f"--job.config_file={DEBUG}", self.dump, *fake, *options, NGPU=str(ranks))
+
+    def test_says_what_training_says(self):
+        for part, ranks, options in REFUSED:
+            with self.subTest(options):
+                if "--checkpoint.enable" in options and ranks > 1:
+                    trained = program("train", f"--job.config_file={DEBUG}", self.dump, *options, RANK="0", WORLD_SIZE=str(ranks),
+                                      MASTER_ADDR="127.0.0.1")
+                else:
+                    trained = self.train(ranks, *options)
+                checked = check(DEBUG, "--ranks", str(ranks), self.dump, *options)
+                self.assertEqual((checked.returncode, trained.returncode), (2, 2), checked.stderr + trained.stderr)
+                self.assertEqual(sentences(checked.stderr), sentences(trained.stderr))
+                self.assertIn(part, checked.stderr)
+                self.assertNotIn("is valid.", checked.stdout)
+
+    def test_all_problems_are_named_at_once(self):
+        options = ["--model.flavor=9B", "--training.dataset=c5", f"--model.hf_assets_path={NOWHERE}"]
+        checked = check(DEBUG, *options)
+        self.assertEqual(len(sentences(checked.stderr)), 3, checked.stderr)
+        self.assertEqual(sentences(checked.stderr), sentences(self.train(1, *options).stderr))
+
+    def test_accepts_what_training_accepts(self):
+        options = ["--model.attn_type=varlen", "--parallelism.context_parallel_degree=2", "--training.seq_len=32",
+                   "--training.local_batch_size=1", "--training.steps=1"]
+        self.assertEqual(check(DEBUG, "--ranks", "2", *options).returncode, 0)
+        self.assertEqual(self.train(2, *options).returncode, 0)
+
+    def test_shipped_configurations_lack_at_most_files_that_are_not_shipped(self):
+        shipped = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "configs").rglob("*.toml"))
+        self.assertGreaterEqual(len(shipped), 9)
+        for config in shipped:
+            with self.subTest(config):
+                whole = check(config, "--model.hf_assets_path=tests/assets/tokenizer", "--training.dataset_path=tests/assets/c4_test",
+                              "--validation.dataset_path=tests/assets/c4_test_validation")
+                self.assertEqual(whole.returncode, 0, whole.stderr)
+                self.assertTrue(whole.stdout.endswith(f"{config} is valid.\n"), whole.stdout)
+                as_it_is = check(config)
+                if as_it_is.returncode != 0:
+                    self.assertIn(f"{config} is valid but for files that are missing or broken:", as_it_is.stderr)
+                    for line in sentences(as_it_is.stderr):
+                        self.assertRegex(line, "assets|[Dd]ataset|tokenizer")
+
+    def test_options_that_only_observe_are_never_refused(self):
+        for option in ("--profiling.enable_profiling", "--profiling.enable_memory_snapshot", "--metrics.enable_wandb"):
+            checked = check(DEBUG, option)
+            self.assertEqual(checked.returncode, 0, checked.stderr)
+            estimated = program("estimate", "--job.config_file", DEBUG, option)
+            self.assertEqual(estimated.returncode, 0, estimated.stderr)
+
+    def test_a_gpu_can_be_named(self):
+        large = ["--model.flavor=70B", "--training.seq_len=8192"]
+        self.assertEqual(check(DEBUG, "--gpu", "h100").returncode, 0)
+        for gpu in (["--gpu", "H100"], ["--gpu-memory", "79.1"]):
+            refused = check(DEBUG, *gpu, *large)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn("but the device has 79.1 GiB", refused.stderr)
+        self.assertIn("at most", check(DEBUG, "--gpu", "B200", "--ranks", "64", *large, "--training.local_batch_size=1",
+                                       "--activation_checkpoint.mode=full").stdout)
+        float8 = "--model.converters=quantize.linear.float8"
+        self.assertIn("A100-80G does not compute in float8", check(DEBUG, "--gpu", "A100-80G", float8).stderr)
+        self.assertEqual(check(DEBUG, "--gpu", "H200", float8).returncode, 0)
+        self.assertIn("Use one of A100-40G, A100-80G", check(DEBUG, "--gpu", "V100").stderr)
+        self.assertIn("excludes", check(DEBUG, "--gpu", "H100", "--gpu-memory", "3").stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

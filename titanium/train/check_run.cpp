@@ -1,0 +1,79 @@
+#include "titanium/train/check_run.h"
+
+#include "titanium/base/error.h"
+#include "titanium/data/dataset_registry.h"
+#include "titanium/data/source_files.h"
+#include "titanium/models/converters.h"
+#include "titanium/train/load_checkpoint.h"
+
+namespace titanium::train {
+namespace {
+
+template <typename Check>
+void collect(std::vector<std::string>& sentences, const Check& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    sentences.emplace_back(error.what());
+  }
+}
+
+void check_dataset(const std::string& name, const std::optional<std::string>& path, bool skip_bad_records) {
+  data::find_source_files(data::locate_dataset(name, path).path, /*allow_empty_files=*/skip_bad_records);
+}
+
+std::vector<std::string> check_files(const JobConfig& config, const std::vector<int>& ranks) {
+  const config::Training& training = config.training;
+  const config::Validation& validation = config.validation;
+  std::vector<std::string> sentences;
+  collect(sentences, [&] { data::Tokenizer::load(config.model.hf_assets_path); });
+  collect(sentences, [&] { check_dataset(training.dataset, training.dataset_path, training.skip_bad_records); });
+  collect(sentences, [&] {
+    if (validation.enable) check_dataset(validation.dataset, validation.dataset_path, training.skip_bad_records);
+  });
+  collect(sentences, [&] {
+    // For the others too: find_load_source shares what rank 0 sees.
+    if (std::ranges::find(ranks, 0) != ranks.end()) check_load_source(config);
+  });
+  return sentences;
+}
+
+}  // namespace
+
+void check_options(const config::LoadedConfig& loaded, int64_t world_size, config::Purpose purpose) {
+  config::refuse_unavailable_options(loaded, purpose);
+  config::check_world_size(loaded, world_size);
+  if (loaded.config.checkpoint.create_seed_checkpoint && world_size != 1) {
+    throw UsageError(fmt::format(
+        "checkpoint.create_seed_checkpoint is made by one rank, and there are {}. Start it with NGPU=1.", world_size));
+  }
+}
+
+RunCheck check_run(const JobConfig& config, int64_t world_size, const std::vector<int>& ranks) {
+  RunCheck check;
+  collect(check.problems, [&] {
+    std::vector<ModelPlan> plans;
+    for (const int rank : ranks) plans.push_back(plan_model(config, world_size, rank));
+    check.plans = std::move(plans);
+  });
+  collect(check.problems, [&] {
+    if (config.training.device == "cpu") models::check_converters(config, nullptr);
+  });
+  check.files = check_files(config, ranks);
+  return check;
+}
+
+void refuse_problems(const RunCheck& check) {
+  std::vector<std::string> sentences = check.problems;
+  sentences.insert(sentences.end(), check.files.begin(), check.files.end());
+  if (!sentences.empty()) throw UsageError(fmt::format("{}", fmt::join(sentences, "\n")));
+}
+
+std::vector<int> pipeline_ranks(const config::Parallelism& options, int64_t world_size) {
+  const int64_t stages = parallel::parallel_dims(options, world_size).pp;
+  std::vector<int> ranks;
+  for (int64_t stage = 0; stage < stages; ++stage) ranks.push_back(static_cast<int>(stage * world_size / stages));
+  return ranks;
+}
+
+}  // namespace titanium::train
