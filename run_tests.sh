@@ -1,9 +1,20 @@
 #!/usr/bin/env bash
-# Runs every test that this machine can run: sets the machine up and builds on first use.
+# Runs every test that this machine can run: sets the machine up and builds on first use. Tells at the end which tests were
+# skipped and why; fails when one should have run here, or has left files behind.
 #
 #   ./run_tests.sh [-R name-regex] [-L unit|distributed|parity|gpu|e2e] [other ctest options]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source tools/setup.sh
 titanium_setup test all
-exec ctest --test-dir "$TITANIUM_BUILD" --output-on-failure --no-tests=error -j "$(nproc)" "$@"
+
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/titanium_tests.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+mkdir "$scratch/files"
+chmod 755 "$scratch" # tests that give up root's rights come here too
+export TMPDIR="$scratch/files" TEST_TMPDIR="$scratch/files" TITANIUM_SKIPPED="$scratch/skipped"
+
+code=0
+ctest --test-dir "$TITANIUM_BUILD" --output-on-failure --no-tests=error -j "$(nproc)" "$@" || code=$?
+python3 tools/check_test_run.py "$scratch/skipped" "$scratch/files" || code=$((code == 0 ? 1 : code))
+exit "$code"

@@ -77,16 +77,22 @@ def check_two_nodes(folder, reference):
 
 def check_stop(folder):
     """A signal to the launcher stops all ranks after the same step."""
-    command = [TITANIUM, "launch", "--nproc-per-node", "2", "--", "train", *OPTIONS, "--training.steps=100000",
-               "--training.local_batch_size=4", "--validation.no_enable", f"--job.dump_folder={folder}"]
+    ranks = 2
+    command = [TITANIUM, "launch", "--nproc-per-node", str(ranks), "--log-dir", folder / "logs", "--run-id", "stop", "--",
+               "train", *OPTIONS, "--training.steps=100000", "--training.local_batch_size=4", "--validation.no_enable",
+               f"--job.dump_folder={folder}"]
     job = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     output = ""
     for line in job.stdout:
         output += line
         if "step:  2" in line:
             job.terminate()
-    assert re.search(r"Stopped by a signal after step \d+", output), output
-    job.wait(timeout=60)
+    assert job.wait(timeout=60) == 0, output
+    stopped = re.findall(r"Stopped by a signal after step (\d+)", output)
+    assert len(stopped) == 1, output
+    for rank in range(ranks):
+        log = "".join((folder / f"logs/stop/attempt_0/{rank}/{stream}.log").read_text() for stream in ("stdout", "stderr"))
+        assert re.findall(r"Stopped by a signal after step (\d+)", log) == stopped, f"rank {rank}:\n{log}"
 
 
 # What the shipped files ask for and is not available yet.

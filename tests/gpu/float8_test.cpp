@@ -76,6 +76,20 @@ TEST_F(GpuFloat8, OperandsAreQuantisedToTheBitsOfTheEmulation) {
   }
 }
 
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] / b[i] - 1));
+  return largest;
+}
+
+std::vector<double> losses_of(const JobConfig& config, Device device) {
+  train::TrainState run = train::build_train_state(config, device);
+  std::vector<double> losses;
+  for (int i = 0; i < 10; ++i) losses.push_back(train::train_step(run)->loss.item<double>());
+  return losses;
+}
+
+// Near the emulation is not enough, because bf16 is not far away either: it has to be several times nearer.
 TEST_F(GpuFloat8, TrainingFollowsTheEmulation) {
   for (const char* recipe : {"tensorwise", "rowwise", "rowwise_with_gw_hp"}) {
     for (const char* mode : {"none", "selective", "full"}) {
@@ -86,18 +100,15 @@ TEST_F(GpuFloat8, TrainingFollowsTheEmulation) {
       config.metrics.enable_jsonl = false;
       config.activation_checkpoint.mode = mode;
       config.activation_checkpoint.selective_ac_option = "op";
+      const std::vector<double> bf16 = losses_of(config, gpu_);
       config.model.converters = {"quantize.linear.float8"};
       config.quantize.linear.float8.filter_fqns = {"output"};
       if (std::string_view(recipe) != "tensorwise") config.quantize.linear.float8.recipe_name = recipe;
-      std::vector<std::vector<double>> losses(2);
-      for (const bool emulate : {false, true}) {
-        config.quantize.linear.float8.emulate = emulate;
-        train::TrainState run = train::build_train_state(config, gpu_);
-        for (int i = 0; i < 10; ++i) losses[emulate].push_back(train::train_step(run)->loss.item<double>());
-      }
-      for (size_t i = 0; i < losses[0].size(); ++i) {
-        EXPECT_NEAR(losses[0][i], losses[1][i], 1e-2 * losses[1][i]) << recipe << " " << mode << " step " << i + 1;
-      }
+      const std::vector<double> found = losses_of(config, gpu_);
+      config.quantize.linear.float8.emulate = true;
+      const std::vector<double> emulation = losses_of(config, gpu_);
+      EXPECT_LT(largest_difference(found, emulation), 0.5 * largest_difference(bf16, emulation))
+          << recipe << " " << mode;
     }
   }
 }

@@ -16,8 +16,8 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TITANIUM = os.environ["TITANIUM"]
-# The learning rate of zero and gradients clipped to nothing show a loaded state as it was: parameters stay, the first
-# moment shrinks by beta1.
+# The learning rate of zero and gradients clipped to nothing show a loaded state as it was: parameters stay, the moments
+# shrink by beta1 and beta2.
 STANDSTILL = ["--optimizer.lr=0", "--training.max_norm=1e-30"]
 
 
@@ -118,7 +118,9 @@ def expect_standstill(test, before, after):
             test.assertEqual(after[name].item(), tensor.item() + 1)
         elif name.endswith(".exp_avg"):
             torch.testing.assert_close(after[name], 0.9 * tensor, rtol=1e-6, atol=1e-30)
-        elif not name.endswith(".exp_avg_sq"):
+        elif name.endswith(".exp_avg_sq"):
+            torch.testing.assert_close(after[name], 0.95 * tensor, rtol=1e-6, atol=1e-30)
+        else:
             test.assertTrue(torch.equal(after[name], tensor), name)
 
 

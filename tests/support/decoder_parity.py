@@ -191,7 +191,7 @@ class AgainstTorchtitan(Folder):
         """torchtitan's debug model."""
         raise NotImplementedError
 
-    LR, WARMUP, MAX_NORM = 1e-3, 4, 1.0
+    LR, WARMUP, MAX_NORM = 1e-3, 4, 0.1
 
     def our_run(self, steps, *options):
         out = self.folder / "run.safetensors"

@@ -1,6 +1,36 @@
-#include <gtest/gtest.h>
+#include <fstream>
+
+#include "tests/support/test_folder.h"
+
+namespace titanium::test {
+namespace {
+
+class AroundEachTest : public ::testing::EmptyTestEventListener {
+  void OnTestStart(const ::testing::TestInfo& test) override { std::filesystem::remove_all(folder_of(test)); }
+  void OnTestEnd(const ::testing::TestInfo& test) override {
+    std::filesystem::remove_all(folder_of(test));
+    if (test.result()->Skipped()) note_skipped(test);
+  }
+
+  // One line for run_tests.sh, which tells what was skipped and why.
+  static void note_skipped(const ::testing::TestInfo& test) {
+    const char* file = std::getenv("TITANIUM_SKIPPED");
+    if (file == nullptr) return;
+    std::string reason;
+    for (int i = 0; i < test.result()->total_part_count(); ++i) {
+      const ::testing::TestPartResult& part = test.result()->GetTestPartResult(i);
+      if (part.skipped()) reason = part.message();
+    }
+    std::replace(reason.begin(), reason.end(), '\n', ' ');
+    std::ofstream(file, std::ios::app) << fmt::format("{}.{}: {}\n", test.test_suite_name(), test.name(), reason);
+  }
+};
+
+}  // namespace
+}  // namespace titanium::test
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
+  ::testing::UnitTest::GetInstance()->listeners().Append(new titanium::test::AroundEachTest);
   return RUN_ALL_TESTS();
 }

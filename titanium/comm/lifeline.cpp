@@ -104,7 +104,7 @@ void LifelineHub::serve_peers(milliseconds timeout) {
   if (descriptors[1].revents != 0) accept_strangers();
 }
 
-// Note [Strangers]
+// See Note [Strangers].
 void LifelineHub::accept_strangers() {
   while (accepting(Clock::now())) {
     FileDescriptor next = accept_connection(listener_.socket);

@@ -12,8 +12,8 @@
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/parallel/activation_checkpoint.h"
 #include "titanium/tensor/cuda_backend.h"
-#include "titanium/train/load_checkpoint.h"
 #include "titanium/train/host_memory.h"
+#include "titanium/train/load_checkpoint.h"
 
 namespace titanium::train {
 namespace {

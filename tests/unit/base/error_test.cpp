@@ -1,5 +1,6 @@
 #include "titanium/base/error.h"
 
+#include "tests/support/test_folder.h"
 #include "titanium/base/file.h"
 #include "titanium/base/nearest_name.h"
 
@@ -26,8 +27,7 @@ TEST(Error, AssertionNamesFileAndCondition) {
 }
 
 TEST(File, AtomicWriteReadsBackAndLeavesNothingElse) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "atomic_write";
-  std::filesystem::remove_all(folder);
+  const std::filesystem::path folder = test::test_folder();
   write_file_atomically(folder / "a" / "b.txt", "first");
   write_file_atomically(folder / "a" / "b.txt", "second");
   EXPECT_EQ(read_file(folder / "a" / "b.txt", "file"), "second");

@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "tests/support/test_folder.h"
+#include "tests/support/without_privileges.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/checkpoint/dcp_writer.h"
@@ -92,11 +93,11 @@ TEST(DcpWriteFailure, ALimitOnTheSizeOfFilesIsNamed) {
 TEST(DcpWriteFailure, MissingPermissionIsNamed) {
   const auto folder = test_folder();
   std::filesystem::permissions(folder, std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
-  const uid_t user = ::geteuid();
-  constexpr uid_t kNobody = 65534;
-  ASSERT_EQ(::seteuid(user == 0 ? kNobody : user), 0);  // root may write anywhere
-  const std::string message = write_failure(folder);
-  ASSERT_EQ(::seteuid(user), 0);
+  std::string message;
+  {
+    const test::WithoutPrivileges any_user;
+    message = write_failure(folder);
+  }
   EXPECT_SAYS(message, ("cannot be written: Permission denied. Get permission to write there"));
   EXPECT_EQ(names_in(folder), "");
 }

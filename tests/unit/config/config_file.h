@@ -1,11 +1,9 @@
 // Configurations from text, for tests.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <fstream>
 
+#include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/config/load_config.h"
 
@@ -13,17 +11,7 @@ namespace titanium::config {
 
 using Args = std::vector<std::string>;
 
-// A folder of this test's own, empty at first.
-inline std::filesystem::path test_folder() {
-  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const std::filesystem::path folder =
-      std::filesystem::path(::testing::TempDir()) /
-      fmt::format("titanium_{}_{}_{}", test->test_suite_name(), test->name(), getpid());
-  static std::set<std::filesystem::path> made;
-  if (made.insert(folder).second) std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  return folder;
-}
+using test::test_folder;
 
 inline std::string write_config(const std::string& toml) {
   const std::filesystem::path path = test_folder() / "run.toml";

@@ -2,6 +2,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "tests/support/without_privileges.h"
 #include "tests/unit/config/config_file.h"
 
 namespace titanium::config {
@@ -18,7 +19,7 @@ TEST(FileErrors, DirectoryInsteadOfFile) {
 
 TEST(FileErrors, UnreadableFile) {
   // A socket is there, is no directory and cannot be opened, by root neither.
-  const std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("titanium_{}", ::getpid());
+  const std::filesystem::path path = test_folder() / "socket";
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.string().copy(address.sun_path, sizeof(address.sun_path) - 1);
@@ -28,13 +29,12 @@ TEST(FileErrors, UnreadableFile) {
             fmt::format("configuration file {} cannot be read: No such device or address. Check its permissions.",
                         path.string()));
   ::close(socket);
-  std::filesystem::remove(path);
 }
 
 TEST(FileErrors, FileWithoutPermission) {
-  if (::geteuid() == 0) GTEST_SKIP() << "root may read every file";
   const std::string path = write_config("[training]\n");
   std::filesystem::permissions(path, std::filesystem::perms::none);
+  const test::WithoutPrivileges any_user;
   EXPECT_EQ(cli_error({"--job.config_file", path}),
             "configuration file run.toml cannot be read: Permission denied. Check its permissions.");
 }

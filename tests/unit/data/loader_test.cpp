@@ -44,11 +44,23 @@ TEST_F(LoaderThreads, EndsCleanlyAtAnyTime) {
 }
 
 TEST_F(LoaderThreads, EndsWhileAThreadSearchesABigArchive) {
-  std::string lines;
-  while (lines.size() < (32 << 20)) lines += "{\"text\":1}\n";  // bad records only: a search without an end in sight
+  // A short document and many bad records: the first sample takes a hundred thousand passes over the archive.
+  constexpr int64_t kPasses = 100'000, kTokensOfAPass = 3;
+  std::string lines = "{\"text\":\"x\"}\n";
+  while (lines.size() < (4 << 20)) lines += "{\"text\":1}\n";
   const auto path = folder_.write("big/data.jsonl.gz", gzip(lines));
-  Loader loader({.name = "test", .path = path, .skip_bad_records = true, .streams = 16}, encode_bytes,
-                {.batch = 4, .packing = {.seq_len = 64}, .num_workers = 2});
+  std::atomic<int64_t> passes = 0;
+  const Encoder counting = [&](std::string_view text) {
+    ++passes;
+    return encode_bytes(text);
+  };
+  {
+    const Loader loader({.name = "test", .path = path, .skip_bad_records = true, .streams = 1}, counting,
+                        {.batch = 1, .packing = {.seq_len = kPasses * kTokensOfAPass}, .num_workers = 2});
+    while (loader.bad_records() == 0) std::this_thread::yield();
+  }
+  EXPECT_GT(passes, 0);
+  EXPECT_LT(passes, kPasses);
 }
 
 TEST_F(LoaderThreads, WorkAheadIsBounded) {

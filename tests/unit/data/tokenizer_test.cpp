@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "tests/support/data_files.h"
 #include "tests/support/fuzz.h"
+#include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/data/tokenizer/regex.h"
@@ -20,23 +22,16 @@ constexpr const char* kText =
     "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich; 1234567 mal!\n"
     "速い茶色の狐が怠け者の犬を飛び越える。 \n  indented   text\r\n👍🏽 the end\n";
 
-fs::path fresh_folder(const std::string& name) {
-  const fs::path folder = fs::path(::testing::TempDir()) / ("tokenizer_test_" + name);
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  return folder;
-}
-
 // A tokenizer that is trained once on kText.
 const fs::path& trained_folder() {
-  static const fs::path folder = [] {
-    const fs::path result = fresh_folder("trained");
-    write_file_atomically(result / "input.txt", kText);
-    train_tokenizer({.inputs = {result / "input.txt"}, .vocab_size = 300, .min_pair_count = 1}, result,
+  static const testing::TemporaryFolder folder;
+  [[maybe_unused]] static const bool trained = [] {
+    const fs::path input = folder.write("input.txt", kText);
+    train_tokenizer({.inputs = {input}, .vocab_size = 300, .min_pair_count = 1}, folder.path(),
                     [](auto, auto, auto) {});
-    return result;
+    return true;
   }();
-  return folder;
+  return folder.path();
 }
 
 std::string load_error(const fs::path& folder) {
@@ -51,7 +46,7 @@ std::string load_error(const fs::path& folder) {
 std::string load_error(const std::string& name, const nlohmann::json& change) {
   nlohmann::json json = nlohmann::json::parse(read_file(trained_folder() / "tokenizer.json", "tokenizer"));
   json.merge_patch(change);
-  const fs::path folder = fresh_folder(name);
+  const fs::path folder = test::test_folder() / name;
   write_file_atomically(folder / "tokenizer.json", json.dump());
   return load_error(folder);
 }
@@ -59,7 +54,7 @@ std::string load_error(const std::string& name, const nlohmann::json& change) {
 TEST(Tokenizer, MissingFilesAreListed) {
   EXPECT_EQ(load_error("/no/such/folder"),
             "tokenizer folder /no/such/folder does not exist. Name a folder that holds tokenizer.json.");
-  const fs::path folder = fresh_folder("empty");
+  const fs::path folder = test::test_folder();
   write_file_atomically(folder / "notes.txt", "");
   EXPECT_EQ(load_error(folder), "tokenizer folder " + folder.string() +
                                     " has no tokenizer: looked for tokenizer.json, vocab.json or vocab.txt (with "
@@ -80,7 +75,7 @@ TEST(Tokenizer, UnsupportedPartsAreNamed) {
   says(load_error("dropout", {{"model", {{"dropout", 0.1}}}}), "option dropout = 0.1 is not supported");
   says(load_error("merge", {{"model", {{"merges", json::array({"a zzzz"})}}}}), "needs the token 'zzzz'");
   says(load_error("padding", {{"padding", {{"length", 8}}}}), "\"padding\" is not supported");
-  const fs::path folder = fresh_folder("broken");
+  const fs::path folder = test::test_folder();
   write_file_atomically(folder / "tokenizer.json", "{\"model\":");
   says(load_error(folder), "tokenizer.json is not valid JSON (at byte 10). Fetch or write it again.");
   // Sequences inside each other, and a configuration of nothing but brackets, would end in an overflow of the stack.
@@ -140,7 +135,7 @@ TEST(Tokenizer, LongWordsMergeLikeShortOnes) {
 }
 
 TEST(TokenizerTraining, ThreadsAndOrderOfFilesDoNotChangeTheResult) {
-  const fs::path folder = fresh_folder("deterministic");
+  const fs::path folder = test::test_folder();
   std::string lines;
   std::mt19937 random(7);
   for (int i = 0; i < 20'000; ++i) lines += fmt::format("word{} and {} more\n", random() % 500, random() % 70);
@@ -157,7 +152,7 @@ TEST(TokenizerTraining, ThreadsAndOrderOfFilesDoNotChangeTheResult) {
 }
 
 TEST(TokenizerTraining, BadInputsHaveTheirSentences) {
-  const fs::path folder = fresh_folder("bad_input");
+  const fs::path folder = test::test_folder();
   const auto error = [&](const fs::path& input, int64_t size) -> std::string {
     try {
       train_tokenizer({.inputs = {input}, .vocab_size = size}, folder, [](auto, auto, auto) {});
@@ -191,7 +186,7 @@ TEST(Unicode, EachMaximalInvalidPartBecomesOneReplacement) {
 // Random mutations of a tokenizer.json: any outcome but a sentence or a working tokenizer is a bug.
 TEST(TokenizerFuzz, MutatedFilesLoadOrExplain) {
   const std::string original = read_file(trained_folder() / "tokenizer.json", "tokenizer");
-  const fs::path folder = fresh_folder("fuzz");
+  const fs::path folder = test::test_folder();
   const std::vector<std::string> pieces = {"null", "{}",     "[]",          "-1",      "1e99", "\"\"", "\"type\"",
                                            "true", "\\p{L}", "(a+)+",       "\xFF",    "}",    "]",    ",",
                                            "\"",   "[[[[",   "99999999999", "\\u0000", " ",    "Split"};

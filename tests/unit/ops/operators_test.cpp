@@ -185,21 +185,27 @@ TEST(Operators, NormQkvRopeMatchesAten) { check_norm_qkv_rope(/*with_head_norms=
 
 TEST(Operators, NormQkvRopeWithNormsOfHeadsMatchesAten) { check_norm_qkv_rope(/*with_head_norms=*/true); }
 
-TEST(Operators, FeedForwardMatchesAtenAndItsTwoPoliciesAreBitEqual) {
+TEST(Operators, FeedForwardMatchesAtenAndItsPoliciesAreBitEqual) {
   const int64_t tokens = 11, dim = 16, hidden = 40;
   Weight norm({dim}, 1.0), w1({hidden, dim}), w2({dim, hidden}), w3({hidden, dim});
   const FeedForwardArgs args = {norm.parameter, kEps, w1.parameter, w2.parameter, w3.parameter};
   const Tensor h = random_tensor({tokens, dim}), dy = random_tensor({tokens, dim});
-  std::vector<Tensor> input_grads, weight_grads;
+  std::vector<Tensor> input_grads;
+  std::vector<std::vector<Tensor>> weight_grads;
   for (const auto saves : {FeedForwardSaves::kEverything, FeedForwardSaves::kGateAndUp, FeedForwardSaves::kNothing}) {
     for (Weight* weight : {&norm, &w1, &w2, &w3}) weight->parameter.zero_grad();
     const Tensor input = leaf_of(h);
     feed_forward(input, args, saves).backward(dy);
     input_grads.push_back(input.grad());
-    weight_grads.push_back(w1.parameter.grad);
+    weight_grads.emplace_back();
+    for (const Weight* weight : {&norm, &w1, &w2, &w3}) weight_grads.back().push_back(weight->parameter.grad);
   }
-  EXPECT_TRUE(at::equal(input_grads[0], input_grads[1]));
-  EXPECT_TRUE(at::equal(weight_grads[0], weight_grads[1]));
+  for (size_t policy = 1; policy < input_grads.size(); ++policy) {
+    EXPECT_TRUE(at::equal(input_grads[0], input_grads[policy]));
+    for (size_t i = 0; i < weight_grads[0].size(); ++i) {
+      EXPECT_TRUE(at::equal(weight_grads[0][i], weight_grads[policy][i])) << i;
+    }
+  }
 
   const Tensor reference_h = leaf_of(h), n = at::rms_norm(reference_h, {dim}, norm.leaf, kEps);
   const Tensor reference = reference_h + at::linear(at::silu(at::linear(n, w1.leaf)) * at::linear(n, w3.leaf), w2.leaf);

@@ -1,0 +1,68 @@
+"""Tells at the end of run_tests.sh which tests were skipped and why, and fails when one should have run or files are left.
+
+  check_test_run.py SKIPPED_FILE TEMPORARY_FOLDER
+
+SKIPPED_FILE has a line "Suite.Test: reason" for each skipped test and need not exist. TEMPORARY_FOLDER is the one that the
+tests had for their files: each removes its own.
+"""
+
+import collections
+import pathlib
+import sys
+
+CAP_SYS_ADMIN = 21
+
+
+def has_gpu():
+    return any(pathlib.Path("/dev").glob("nvidia[0-9]*"))
+
+
+def may_mount():
+    status = pathlib.Path("/proc/self/status").read_text()
+    effective = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
+    return bool(int(effective, 16) >> CAP_SYS_ADMIN & 1)
+
+
+# The beginning of a reason, and whether it can hold on this machine.
+ALLOWED = {
+    "no GPU": lambda: not has_gpu(),
+    "file systems cannot be mounted here": lambda: not may_mount(),
+}
+
+
+def is_allowed(reason):
+    return any(reason.startswith(begin) and holds() for begin, holds in ALLOWED.items())
+
+
+def check_skipped(path):
+    """The number of tests that should have run."""
+    by_reason = collections.defaultdict(list)
+    for line in path.read_text().splitlines() if path.exists() else []:
+        test, _, reason = line.partition(": ")
+        by_reason[reason].append(test)
+    unexpected = 0
+    for reason, tests in sorted(by_reason.items()):
+        expected = is_allowed(reason)
+        print(f"\n{len(tests)} tests skipped{'' if expected else ', WHICH SHOULD HAVE RUN HERE'}: {reason}")
+        print("\n".join(f"  {test}" for test in sorted(tests)))
+        unexpected += 0 if expected else len(tests)
+    return unexpected
+
+
+def check_files(folder):
+    """The number of files and folders that tests have left."""
+    left = sorted(folder.iterdir())
+    if left:
+        print("\nTests left these in the temporary folder:")
+        print("\n".join(f"  {path.name}" for path in left))
+    return len(left)
+
+
+def main(skipped, folder):
+    unexpected, left = check_skipped(pathlib.Path(skipped)), check_files(pathlib.Path(folder))
+    if unexpected or left:
+        sys.exit(f"\n{unexpected} tests were skipped that should have run; {left} files or folders were left behind.")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
