@@ -12,6 +12,7 @@ class Model:
     kv_heads: int
     hidden: int
     vocabulary: int
+    tied: bool = False
 
     @property
     def head_dim(self):
@@ -29,13 +30,14 @@ class Model:
 
     @property
     def parameters(self):
-        return self.linear + self.dim * self.vocabulary
+        return self.linear + (0 if self.tied else self.dim * self.vocabulary)
 
 
 MODELS = {
     "8B": Model(4096, 32, 32, 8, 14336, 128256),
     "3B": Model(3072, 28, 24, 8, 8192, 128256),
     "1B": Model(2048, 16, 32, 8, 8192, 128256),
+    "qwen3 1.7B": Model(2048, 28, 16, 8, 6144, 151936, tied=True),
 }
 
 

@@ -39,9 +39,15 @@ class Setting:
     bf16_states: bool = True
     float8: bool = False
     tuned: bool = False
+    model: str = "llama3"
+
+    @property
+    def size(self):
+        """The name in floor.MODELS; empty for the debug model, which has no floor."""
+        return self.flavor if self.model == "llama3" else f"{self.model} {self.flavor}"
 
     def arguments(self):
-        model = ["--model.flavor", self.flavor] if self.flavor else ["--job.config_file", "configs/llama3/debug_model.toml"]
+        model = ["--model.name", self.model, "--model.flavor", self.flavor] if self.flavor else ["--job.config_file", "configs/llama3/debug_model.toml"]
         if self.bf16_states:
             model += ["--training.dtype", "bfloat16"]
         return model + ["--training.seq_len", str(self.tokens), "--training.local_batch_size", str(self.batch),
@@ -68,14 +74,19 @@ SETTINGS = [
     Setting("1B, fp32 states, 4096, batch 4, Muon", "1B", 4096, 4, f"{NONE} --optimizer.name Muon", "the row with AdamW", 1, bf16_states=False),
     Setting("8B, 8192, batch 2, nothing recomputed, Muon", "8B", 8192, 2, f"{NONE} --optimizer.name Muon", "the row with AdamW", 1),
     Setting("8B, 8192, batch 2, 8 accumulation steps, Muon", "8B", 8192, 2, f"{NONE} --optimizer.name Muon", "", 1, steps=6, accumulation=8),
+    Setting("Qwen 3 1.7B, fp32 states, 4096, batch 4", "1.7B", 4096, 4, NONE, "44,400 (torchtitan, 50.1 GiB)", 47500, 50.0, bf16_states=False,
+            tuned=True, model="qwen3"),
     Setting("8B, 131072, full", "8B", 131072, 1, "--activation_checkpoint.mode full", "out of memory (torchtitan)", 1, steps=2),
     Setting("debugmodel, fp32 states, 2048, batch 8", "", 2048, 8, NONE, "421,000 (torchtitan)", 1200000, steps=40, bf16_states=False),
 ]
 
 
-def program(*arguments, folder):
+OURS = ROOT / "build" / "titanium"
+
+
+def program(*arguments, folder, titanium=OURS):
     log = open(folder / "log", "w")
-    return subprocess.Popen([ROOT / "build" / "titanium", *arguments, "--job.dump_folder", str(folder)], cwd=ROOT, stdout=log, stderr=log)
+    return subprocess.Popen([titanium, *arguments, "--job.dump_folder", str(folder)], cwd=ROOT, stdout=log, stderr=log)
 
 
 def tune(setting, folder):
@@ -86,10 +97,11 @@ def tune(setting, folder):
     print(f"tuned {setting.name}: {found[0] if found else text[-300:]}", flush=True)
 
 
-def measure(setting, folder):
+def measure(setting, folder, titanium=OURS):
     """Tokens per second (median of the last 20 steps), peak GiB, and seconds from the start to the first finished step."""
     begin, first = time.time(), None
-    running = program("train", *setting.arguments(), "--training.steps", str(setting.steps), "--metrics.log_freq", "1", folder=folder)
+    running = program("train", *setting.arguments(), "--training.steps", str(setting.steps), "--metrics.log_freq", "1", folder=folder,
+                      titanium=titanium)
     lines = folder / "metrics.jsonl"
     while running.poll() is None:
         if first is None and lines.exists() and lines.stat().st_size:
@@ -104,19 +116,28 @@ def measure(setting, folder):
             "active_gib": max(step["memory_active_gib"] for step in steps), "first_step_s": first, "steps": len(late)}
 
 
-def row(setting, found, ceilings):
+def against(found, older):
+    """The column for an older build that was measured before and after: its mean, and our gain over it."""
+    speeds = [run["tps"] for run in older if "tps" in run]
+    if not speeds:
+        return ""
+    mean = statistics.mean(speeds)
+    return f" {mean:,.0f} ({100 * (found['tps'] / mean - 1):+.1f} %) |"
+
+
+def row(setting, found, ceilings, older=()):
     if "error" in found:
         return f"| {setting.name} | {found['error']} | | | | | | {setting.peer} | missed |"
     ratio = ""
     if setting.flavor:
         tokens = setting.batch * setting.accumulation * setting.tokens
-        lowest = floor_seconds(MODELS[setting.flavor], setting.tokens, tokens, 2 if setting.bf16_states else 4, ceilings, setting.float8)
+        lowest = floor_seconds(MODELS[setting.size], setting.tokens, tokens, 2 if setting.bf16_states else 4, ceilings, setting.float8)
         ratio = f"{1 / lowest:,.0f} ({100 * found['tps'] * lowest:.0f} %)"
     reached = found["tps"] >= setting.mark and found["memory_gib"] <= setting.most_gib
     limit = f" at {setting.most_gib} GiB" if setting.most_gib < 140 else ""
     wanted = f"{setting.mark:,}{limit}" if setting.mark > 1 else "runs"
     return (f"| {setting.name} | {found['tps']:,.0f} | {found['mfu']:.1f} % | {found['memory_gib']:.1f} | {100 * (1 - found['active_gib'] / found['memory_gib']):.1f} % | {ratio} | {found['first_step_s']:.1f} | "
-            f"{setting.peer} | {wanted}: {'reached' if reached else 'missed'} |")
+            f"{setting.peer} | {wanted}: {'reached' if reached else 'missed'} |" + against(found, older))
 
 
 def environment():
@@ -144,6 +165,7 @@ def main():
     parser.add_argument("--result", type=pathlib.Path, required=True)
     parser.add_argument("--rows", default=".")
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--against", type=pathlib.Path, help="an older build of titanium, measured before and after each setting")
     options = parser.parse_args()
     subprocess.run([sys.executable, HERE / "ceilings.py", options.work / "ceilings.json"], check=True)
     ceilings = json.loads((options.work / "ceilings.json").read_text())
@@ -155,7 +177,8 @@ def main():
                      else f"Eager PyTorch failed: {done.stderr.strip().splitlines()[-1][:200]}")
     table += ["Medians of the last 20 steps (fewer in runs of fewer steps), logging of every step included. GiB: reserved, at the peak; unused: the part "
               "of it that was in no tensor. First step: seconds from the start of the process.", "",
-              "| setting | tok/s | MFU | GiB | unused | floor | first step | best peer | mark |", "|---|---|---|---|---|---|---|---|---|"]
+              "| setting | tok/s | MFU | GiB | unused | floor | first step | best peer | mark |" + (" older build |" if options.against else ""),
+              "|---|---|---|---|---|---|---|---|---|" + ("---|" if options.against else "")]
     print("\n".join(table), flush=True)
     options.result.parent.mkdir(parents=True, exist_ok=True)
     for i, setting in enumerate(SETTINGS):
@@ -163,7 +186,11 @@ def main():
             continue
         if setting.tuned:
             tune(setting, new_folder(options.work, f"tune_{i}"))
-        table.append(row(setting, measure(setting, new_folder(options.work, f"train_{i}")), ceilings))
+        older = [measure(setting, new_folder(options.work, f"before_{i}"), options.against)] if options.against else []
+        found = measure(setting, new_folder(options.work, f"train_{i}"))
+        if options.against:
+            older.append(measure(setting, new_folder(options.work, f"after_{i}"), options.against))
+        table.append(row(setting, found, ceilings, older))
         print(table[-1], flush=True)
         options.result.write_text("\n".join(table) + "\n")
 

@@ -6,6 +6,7 @@
 #
 #   bench/h200/run.sh [RESULT_FILE]         about 18 minutes on an H200
 #   ROWS='8B batch|1B' bench/h200/run.sh    only the settings that match
+#   AGAINST=older/titanium                  measures an older build before and after each setting
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 if [[ ! -x build/titanium ]]; then
@@ -18,4 +19,4 @@ result=${1:-bench/results/$(date +%F)_h200_run.md}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export TITANIUM_CACHE_DIR=${TITANIUM_CACHE_DIR:-$work/cache}
-python3 bench/h200/run.py --work "$work" --result "$result" --rows "${ROWS:-.}" ${NO_PEER:+--no-peer}
+python3 bench/h200/run.py --work "$work" --result "$result" --rows "${ROWS:-.}" ${NO_PEER:+--no-peer} ${AGAINST:+--against "$AGAINST"}
