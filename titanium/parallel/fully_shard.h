@@ -25,11 +25,10 @@ struct FullyShardOptions {
 // "after backward", "reduce" when a reduction is queued, "release".
 using UnitObserver = std::function<void(std::string_view event, const std::string& unit)>;
 
-// Installs hooks on the units, whose parameters are already sharded (parallel/placement.h), each over the axes of its
-// own view. While unit i computes, the
-// weights of the next one are on their way (the next in forward order, or the one before in the backward), and the
-// gradients of the last one. At most two units are whole at a time, besides those that stay whole by option: the root,
-// and the head from its forward to its backward.
+// Installs hooks on the units, whose parameters are already sharded (parallel/placement.h), those of each unit over the
+// axes of their view. While unit i computes, the weights of the next one are on their way (the next in forward order,
+// or the one before in the backward), and the gradients of the last one. At most two units are whole at a time, besides
+// those that stay whole by option: the root, and the head from its forward to its backward.
 class FullyShard : public DataParallel {
  public:
   FullyShard(const std::vector<nn::Unit*>& units, const Mesh& mesh, std::unique_ptr<ShardContext> context,

@@ -158,7 +158,8 @@ TEST(StateDict, ExpertsAreSavedWholeFromAnyLayoutAndLoadedInAnyOther) {
     std::vector<StateDict> states;
     std::map<std::string, int64_t> saved;
     for (const auto& toy : build_ranks(dims, /*initial=*/true)) {
-      add_model(states.emplace_back(), *toy, Shares(dims, static_cast<int>(states.size()) - 1));
+      const Shares shares(dims, static_cast<int>(states.size()));
+      add_model(states.emplace_back(), *toy, shares);
       for (DcpTensorItem& item : states.back().tensors) {
         saved[item.name] += item.tensor.numel();
         item.tensor = item.tensor.clone();

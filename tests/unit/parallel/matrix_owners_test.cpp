@@ -30,7 +30,7 @@ std::vector<Parameter*> pointers(const Parameters& owned) {
 Parameters blocks(const ParallelDims& dims, int rank, int64_t layers, int64_t dim, bool sharded) {
   Parameters parameters;
   const std::vector<std::pair<std::string, Shape>> shapes = {
-      {"wq", {dim, dim}}, {"wk", {dim / 4, dim}}, {"wo", {dim, dim}}, {"w1", {3 * dim, dim}}, {"w2", {dim, 3 * dim}}};
+      {"wq", {dim, dim}}, {"wk", {dim / 2, dim}}, {"wo", {dim, dim}}, {"w1", {3 * dim, dim}}, {"w2", {dim, 3 * dim}}};
   for (int64_t layer = 0; layer < layers; ++layer) {
     for (const auto& [name, shape] : shapes) {
       parameters.push_back(std::make_unique<Parameter>(fmt::format("layers.{}.{}.weight", layer, name), shape));
