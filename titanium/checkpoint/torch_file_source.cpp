@@ -39,8 +39,8 @@ class TorchFileSource : public WeightsSource {
       : WeightsSource(path), file_(path, "file of torch.save"), archive_(file_.bytes(), path_) {
     TI_CHECK(archive_.value().kind() == Kind::dict,
              "{} holds no dict of tensors. Save a dict, such as model.state_dict(), with torch.save.", path_);
-    DcpPath path;
-    add_all(archive_.value(), path);
+    DcpPath root;
+    add_all(archive_.value(), root);
   }
 
   std::string_view format() const override { return "file of torch.save"; }
