@@ -1,17 +1,29 @@
 #include "titanium/train/build_optimizer.h"
 
-#include "tests/support/tiny_run.h"
+#include <gtest/gtest.h>
+
+#include "tests/support/tiny_llama.h"
 #include "titanium/base/error.h"
+#include "titanium/models/llama3/model.h"
 #include "titanium/train/train_step.h"
 
 namespace titanium::train {
 namespace {
 
-using test::tiny_args;
-using test::tiny_config;
+JobConfig tiny_config() {
+  JobConfig config;
+  config.model.hf_assets_path = TITANIUM_SOURCE_DIR "/tests/assets/tokenizer";
+  config.training.dataset_path = TITANIUM_SOURCE_DIR "/tests/assets/c4_test";
+  config.training.seq_len = 32;
+  config.training.local_batch_size = 4;
+  config.training.mixed_precision_param = "float32";
+  config.optimizer.lr = 2e-4;
+  return config;
+}
 
 ModelPlan plan(const JobConfig& config, int64_t ranks = 1, int rank = 0) {
-  return plan_model(config, ranks, rank, std::make_unique<models::llama3::Llama3>(tiny_args(/*tied=*/false)));
+  return plan_model(config, ranks, rank,
+                    std::make_unique<models::llama3::Llama3>(test::tiny_llama(config.training.seq_len)));
 }
 
 optim::OptionValue option(const ModelPlan& plan, const std::string& fqn, const std::string& name) {
