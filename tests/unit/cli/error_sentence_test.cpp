@@ -1,6 +1,7 @@
 // Texts of libraries, as they come, and what the user reads.
 #include "titanium/cli/error_sentence.h"
 
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
@@ -54,8 +55,8 @@ TEST(ErrorSentence, MemoryThatIsNotThere) {
 }
 
 TEST(ErrorSentence, FilesAndLimits) {
-  expect_sentence(sentence_of([] { std::filesystem::create_directories("/dev/null/folder"); }),
-                  "/dev/null: Not a directory. Check the path");
+  expect_sentence(sentence_of([] { [[maybe_unused]] const auto size = std::filesystem::file_size("/no/such"); }),
+                  "/no/such: No such file or directory. Check the path");
   expect_sentence(sentence_of([] { std::filesystem::rename("/no/such", "/tmp/x"); }),
                   "/no/such and /tmp/x: No such file or directory.");
   expect_sentence(error_sentence(std::system_error(EAGAIN, std::generic_category(), "thread")),
@@ -63,7 +64,7 @@ TEST(ErrorSentence, FilesAndLimits) {
 }
 
 TEST(ErrorSentence, TensorsAndProcesses) {
-  expect_sentence(sentence_of([] { at::ones({2}) + at::ones({3}); }),
+  expect_sentence(sentence_of([] { at::add(at::ones({2}), at::ones({3})); }),
                   "libtorch refused an operation: The size of tensor a (2) must match");
   expect_sentence(
       error_sentence(c10::DistNetworkError({__func__, __FILE__, 1},
