@@ -15,11 +15,11 @@ namespace {
 constexpr int64_t kAsyncPieces = 4;
 
 // Scales of float8 weights, and of what they are multiplied with, are those of the uncut tensors.
-void connect_float8(LanguageModel& model, const parallel::ParallelDims& dims, ops::RowExchange& exchange) {
+void connect_float8(LanguageModel& model, ops::RowExchange& exchange) {
   for (Parameter* parameter : model.parameters()) {
     if (!parameter->float8) continue;
     for (const Placement& placement : parameter->placements) {
-      if (placement.axis != parallel::axes_of_view(parameter->view, dims).tensor) continue;
+      if (placement.axis != "tp") continue;
       parameter->float8->cut_dim = placement.dim;
       parameter->float8->max_over_parts = [&exchange](const Tensor& amax) { exchange.max(amax); };
     }
@@ -32,7 +32,7 @@ std::unique_ptr<ops::RowExchange> apply_tensor_parallel(LanguageModel& model, co
   const bool async = options.enable_async_tensor_parallel;
   auto exchange = parallel::make_row_exchange(mesh.group("tp"), async ? kAsyncPieces : 1);
   model.set_row_exchange(*exchange, !options.disable_loss_parallel);
-  connect_float8(model, mesh.dims(), *exchange);
+  connect_float8(model, *exchange);
   if (async) log_info("Async TP is enabled");
   log_info("Applied Tensor Parallelism to the model");
   return exchange;
