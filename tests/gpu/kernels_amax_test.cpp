@@ -122,8 +122,8 @@ TEST_F(KernelAmax, OfRopeAreThoseOfQueriesAndOfKeys) {
       const Tensor q_amax = zero(), k_amax = zero();
       launch(rope, RopeArgs{element_type(q), q.data_ptr(), k.data_ptr(), size.q_heads * size.head_dim,
                             size.k_heads * size.head_dim, size.q_heads, size.k_heads, size.head_dim,
-                            static_cast<const float*>(table.data_ptr()), size.tokens, size.tokens, true,
-                            q_amax.data_ptr<float>(), k_amax.data_ptr<float>()});
+                            static_cast<const float*>(table.data_ptr()), size.tokens, size.tokens, /*inverse=*/true,
+                            /*halves=*/false, q_amax.data_ptr<float>(), k_amax.data_ptr<float>()});
       EXPECT_EQ(q_amax.item<float>(), largest(q));
       EXPECT_EQ(k_amax.item<float>(), largest(k));
     }

@@ -1,5 +1,6 @@
 // What a model does between the backward and the update of a step.
 #include "tests/support/tiny_run.h"
+#include "tests/support/toy_family.h"
 #include "titanium/train/train_step.h"
 
 namespace titanium::train {
@@ -11,13 +12,14 @@ struct Seen {
   bool unchanged_weights = true;  // since the last look
 };
 
-class CountingLlama : public models::llama3::Llama3 {
+class CountingModel : public models::decoder::Decoder {
  public:
-  CountingLlama(const models::llama3::Args& args, const std::vector<models::ModelStage>& stages, Seen& seen)
-      : Llama3(args, stages), seen_(seen) {}
+  using Family = std::shared_ptr<const models::decoder::Family>;
+  CountingModel(const Family& family, const std::vector<models::ModelStage>& stages, Seen& seen)
+      : Decoder(family, stages), own_family_(family), seen_(seen) {}
 
   std::unique_ptr<models::LanguageModel> part(const std::vector<models::ModelStage>& stages) const override {
-    return std::make_unique<CountingLlama>(args(), stages, seen_);
+    return std::make_unique<CountingModel>(own_family_, stages, seen_);
   }
 
   void before_update(const parallel::Mesh& mesh) override {
@@ -34,13 +36,16 @@ class CountingLlama : public models::llama3::Llama3 {
   }
 
  private:
+  Family own_family_;
   Seen& seen_;
   std::map<std::string, Tensor> old_;
 };
 
 TrainState counting_run(const JobConfig& config, comm::World& world, Seen& seen) {
-  auto model = std::make_unique<CountingLlama>(test::tiny_args(/*tied=*/false),
-                                               std::vector{models::whole_stage(test::tiny_args(false).n_layers)}, seen);
+  test::toy::Args args = test::toy::flavors().at("tiny");
+  args.max_seq_len = config.training.seq_len;
+  const auto family = std::make_shared<test::toy::Family>(args);
+  auto model = std::make_unique<CountingModel>(family, std::vector{models::whole_stage(family->args().n_layers)}, seen);
   return build_train_state(config, at::kCPU, std::shared_ptr<comm::World>(&world, [](comm::World*) {}),
                            plan_model(config, world.size(), world.rank(), std::move(model)));
 }
@@ -51,7 +56,7 @@ void expect_one_call_per_step(const test::Layout& layout) {
   test::run_ranks(layout.ranks(), [&](comm::World& world) {
     Seen seen;
     TrainState run = counting_run(config, world, seen);
-    auto& model = dynamic_cast<CountingLlama&>(*run.model);
+    auto& model = dynamic_cast<CountingModel&>(*run.model);
     for (int64_t step = 1; step <= 3; ++step) {
       model.look_at_weights();
       train_step(run).value();
