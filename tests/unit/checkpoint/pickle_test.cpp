@@ -188,7 +188,7 @@ TEST(Pickle, SharingCannotUnfoldIntoMoreThanTheLimit) {
   for (int i = 0; i < 60; ++i)
     pickle += "](h" + std::string(1, static_cast<char>(i)) + "h" + std::string(1, static_cast<char>(i)) + "e\x94";
   EXPECT_NE(refusal(pickle + ".").find("bytes unfold into more than"), std::string::npos);
-  EXPECT_NE(refusal("\x80\x02](NNNNe.", {.always = 4, .per_byte = 0}).find("9 bytes unfold into more than 4 values"),
+  EXPECT_NE(refusal("\x80\x02](NNNNe.", {.always = 4, .per_byte = 0}).find("10 bytes unfold into more than 4 values"),
             std::string::npos);
   EXPECT_EQ(refusal("\x80\x02](NNNNe.", {.always = 5, .per_byte = 0}), "accepted: [None, None, None, None]");
 }
