@@ -3,8 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
+#include "titanium/base/file.h"
+#include "titanium/base/json.h"
 #include "titanium/base/nearest_name.h"
-#include "titanium/models/json_reader.h"
 #include "titanium/models/llama3/spec.h"
 #include "titanium/models/model_weights.h"
 #include "titanium/models/qwen3/spec.h"
@@ -61,8 +62,14 @@ std::unique_ptr<LanguageModel> build_model(const ModelSpec& spec, const JobConfi
 
 std::optional<std::string> name_of_model_in(const std::filesystem::path& folder) {
   if (!std::filesystem::is_regular_file(folder / "config.json")) return std::nullopt;
-  const auto json = read_json_object(folder / "config.json", "Hugging Face's config.json");
-  const std::string type = JsonReader((folder / "config.json").string(), json).text_or("model_type", "");
+  nlohmann::json json;
+  try {
+    json = parse_json(read_file(folder / "config.json", "model description"));
+  } catch (const JsonError&) {
+    return std::nullopt;
+  }
+  if (!json.is_object() || !json.contains("model_type") || !json["model_type"].is_string()) return std::nullopt;
+  const auto type = json["model_type"].get<std::string>();
   std::optional<std::string> name;
   for (const ModelSpec& spec : models()) {
     if (spec.hugging_face_type == type) name = spec.name;

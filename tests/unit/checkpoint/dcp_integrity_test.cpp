@@ -251,7 +251,7 @@ TEST(DcpIntegrity, ASidecarThatMakesNoSenseIsRefused) {
               ("of 18446744073709551615 bytes has 8 digits"));
   EXPECT_SAYS(refusal(R"("version":1,"facts":{},"files":{"f":{"size":3,"blocks":"0123abcx"}})"), ("no number"));
   EXPECT_SAYS(refusal(R"("version":1,"facts":{},"files":{"../f":{"size":0,"blocks":""}})"), ("../f"));
-  EXPECT_SAYS(refusal(R"("version":1,"facts":)"), ("titanium.json: "));
+  EXPECT_SAYS(refusal(R"("version":1,"facts":)"), ("titanium.json is not valid JSON"));
 }
 
 }  // namespace

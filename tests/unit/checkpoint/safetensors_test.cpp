@@ -129,7 +129,7 @@ TEST(Safetensors, HeaderMustBeOneJsonObjectWithoutRepeatedKeys) {
   EXPECT_EQ(complaint(R"({"a":{"dtype":"F32","dtype":"F32"}})", ""),
             fmt::format("FILE: the header has the key \"dtype\" twice.{}", kRemedy));
   EXPECT_EQ(complaint(std::string(100'000, '['), ""),
-            fmt::format("FILE: the header nests deeper than tensors do.{}", kRemedy));
+            fmt::format("FILE: the header nests deeper than 3 arrays and objects.{}", kRemedy));
   EXPECT_EQ(complaint(R"({"__metadata__":{"a":1}})", ""),
             fmt::format("FILE: __metadata__ has a value for \"a\" that is not a string.{}", kRemedy));
   EXPECT_EQ(complaint(R"({"__metadata__":[]})", ""),

@@ -99,6 +99,7 @@ void step(comm::World& world, const Layout& layout, Outcome& outcome) {
   const Tensor norm = global_grad_norm(toy.parameters(), mesh);
   outcome.norms[static_cast<size_t>(world.rank())] = norm.item<double>();
   optim::Adam optimizer(toy.parameters(), {.rounding_seed = 9});
+  optimizer.materialize();
   optimizer.step(/*lr=*/1e-3, norm, /*max_norm=*/1.0);
   for (const Parameter* parameter : toy.parameters()) store(outcome.updated, *parameter, parameter->value);
   mesh.host_group("world")->barrier();
