@@ -167,7 +167,7 @@ void check_recomputation(const ActivationCheckpoint& recompute, Problems& proble
                                   to_short_text(choice))});
 }
 
-void check_early_step(const JobConfig& config, Problems& problems) {
+void check_early_step(const JobConfig& config, std::optional<int64_t> shards, Problems& problems) {
   if (!config.optimizer.early_step_in_backward) return;
   if (config.training.max_norm > 0) {
     problems.push_back(
@@ -177,12 +177,16 @@ void check_early_step(const JobConfig& config, Problems& problems) {
                      config.training.max_norm)});
   }
   const Training& training = config.training;
-  if (training.global_batch_size > training.local_batch_size) {
-    problems.push_back({{"optimizer.early_step_in_backward", "training.global_batch_size"},
-                        fmt::format("optimizer.early_step_in_backward needs one rank and one micro-batch per step, and "
-                                    "training.global_batch_size = {} is more than training.local_batch_size = {}. Make "
-                                    "them equal.",
-                                    training.global_batch_size, training.local_batch_size)});
+  if (!shards) return;
+  const int64_t at_once =
+      product({training.local_batch_size, config.parallelism.data_parallel_replicate_degree, *shards});
+  if (training.global_batch_size > at_once) {
+    problems.push_back(
+        {{"optimizer.early_step_in_backward", "training.global_batch_size"},
+         fmt::format("optimizer.early_step_in_backward needs one micro-batch per step, and "
+                     "training.global_batch_size = {} is more than the {} samples that all ranks take at "
+                     "once (training.local_batch_size = {}). Make them equal.",
+                     training.global_batch_size, at_once, training.local_batch_size)});
   }
 }
 
@@ -261,7 +265,7 @@ std::vector<Problem> validate(const JobConfig& config, std::optional<int64_t> wo
   const auto shards = shard_degree(degrees, world_size);
   Problems problems;
   check_profiling(config.profiling, problems);
-  check_early_step(config, problems);
+  check_early_step(config, shards, problems);
   check_parameter_groups(config.optimizer, problems);
   check_rounding(config, problems);
   check_quantization(config, problems);

@@ -1,6 +1,9 @@
 // What a train step tells its data parallelism, and among which ranks it takes place.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "titanium/nn/unit.h"
 #include "titanium/parallel/mesh.h"
 
@@ -23,6 +26,13 @@ class DataParallel {
   // After the backward of each. After that of the last one, every gradient is the sum over all ranks, and the current
   // stream may use it.
   virtual void end_micro_batch() {}
+  // From now on `reduced` is called with the parameters of a unit, or of several, as soon as their gradients are the
+  // sums over all ranks of data parallelism: at the latest in `end_micro_batch`, and only for those that have
+  // gradients. What it queues on the current stream, which may not be that of the computation, finds the gradients in
+  // the place where the parameters are, and is done before anybody uses the parameters again. It may take the gradients
+  // away. For one micro-batch a step. False: nothing is reduced here, and nobody will be called.
+  using Reduced = std::function<void(const std::vector<Parameter*>&)>;
+  virtual bool when_reduced(Reduced /*reduced*/) { return false; }
   // After the optimizer has written new weights.
   virtual void weights_changed() {}
 };

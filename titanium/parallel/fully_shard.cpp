@@ -88,10 +88,39 @@ void FullyShard::reduce(size_t index) {
   if (options_.reduce_once && !last_) return;
   note("reduce", index);
   // Those that set out earlier had the time of a unit's backward: let them go on before the next one takes memory.
-  for (const size_t earlier : reducing_) members_[earlier].sharded->advance_reduce();
-  std::erase_if(reducing_, [&](size_t i) { return !members_[i].sharded->is_reducing(); });
+  advance_reductions();
   members_[index].sharded->start_reduce();
   reducing_.push_back(index);
+}
+
+void FullyShard::advance_reductions() {
+  for (const size_t index : reducing_) {
+    ShardedUnit& sharded = *members_[index].sharded;
+    sharded.advance_reduce();
+    if (sharded.is_reducing() || !reduced_) continue;
+    const SideStream::Scope beside(context_->reduce_stream);
+    if (is_offloaded()) wait_for_reductions();
+    reduced_(members_[index].unit->parameters);
+    sharded.drop_grad_memory();
+  }
+  std::erase_if(reducing_, [&](size_t i) { return !members_[i].sharded->is_reducing(); });
+}
+
+bool FullyShard::is_offloaded() const {
+  return !context_->device.is_cpu() && members_[0].unit->parameters[0]->value.is_cpu();
+}
+
+// The host waits for what the stream of the reductions has queued: gradients that it will read.
+void FullyShard::wait_for_reductions() {
+  const SideStream::Scope beside(context_->reduce_stream);
+  Fence reduced(context_->device);
+  reduced.record();
+  reduced.synchronize();
+}
+
+bool FullyShard::when_reduced(Reduced reduced) {
+  reduced_ = std::move(reduced);
+  return true;
 }
 
 void FullyShard::begin_micro_batch(bool last) {
@@ -121,18 +150,14 @@ void FullyShard::end_micro_batch() {
     members_[i].sharded->release();
     if (members_[i].sharded->has_grads()) reduce(i);
   }
-  for (const size_t index : reducing_) {
-    while (members_[index].sharded->is_reducing()) members_[index].sharded->advance_reduce();
-  }
-  reducing_.clear();
+  while (!reducing_.empty()) advance_reductions();
   Fence reduced(context_->device);
   {
     const SideStream::Scope beside(context_->reduce_stream);
     reduced.record();
   }
   reduced.wait();
-  const bool offloaded = !context_->device.is_cpu() && members_[0].unit->parameters[0]->value.is_cpu();
-  if (offloaded) reduced.synchronize();
+  if (is_offloaded()) reduced.synchronize();
 }
 
 }  // namespace titanium::parallel

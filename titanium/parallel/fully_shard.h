@@ -37,6 +37,7 @@ class FullyShard : public DataParallel {
 
   void begin_micro_batch(bool last) override;
   void end_micro_batch() override;
+  bool when_reduced(Reduced reduced) override;
   void weights_changed() override;
 
   const ShardContext& context() const { return *context_; }
@@ -52,6 +53,9 @@ class FullyShard : public DataParallel {
   void gather_and_prefetch(size_t index, int direction);
   void release(size_t index);
   void reduce(size_t index);
+  void advance_reductions();
+  bool is_offloaded() const;  // parameters live in host memory
+  void wait_for_reductions();
   void note(std::string_view event, size_t index) const;
 
   std::unique_ptr<ShardContext> context_;
@@ -59,6 +63,7 @@ class FullyShard : public DataParallel {
   std::vector<Member> members_;
   std::vector<size_t> reducing_;  // units with a reduction under way, oldest first
   bool last_ = true;
+  Reduced reduced_;
   UnitObserver observer_;
 };
 

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "titanium/base/error.h"
-#include "titanium/optim/grad_norm.h"
 #include "titanium/parallel/placement.h"
 
 namespace titanium::parallel {
@@ -39,7 +38,8 @@ Axes cutting_axes(const std::vector<Parameter*>& parameters, const ParallelDims&
 }
 
 // Over all ranks of this pipeline stage. Of the ranks that hold a parameter alike, the first along these axes counts.
-Tensor sum_of_squares_in_stage(const std::vector<Parameter*>& parameters, const Mesh& mesh) {
+Tensor sum_of_squares_in_stage(const std::vector<Parameter*>& parameters, const Mesh& mesh,
+                               const SumOfSquares& squares) {
   const Axes axes = cutting_axes(parameters, mesh.dims());
   std::vector<Parameter*> counted = parameters;
   std::erase_if(counted, [&](const Parameter* parameter) {
@@ -47,7 +47,7 @@ Tensor sum_of_squares_in_stage(const std::vector<Parameter*>& parameters, const 
   });
   const Tensor sum = counted.empty()
                          ? at::zeros({}, parameters.front()->value.options().dtype(at::kDouble).requires_grad(false))
-                         : optim::sum_of_squares(counted);
+                         : squares(counted);
   for (const std::string_view axis : axes) mesh.reduce(axis, sum, comm::Reduce::kSum);
   return sum;
 }
@@ -63,7 +63,7 @@ void sum_replicated_grads(const std::vector<Parameter*>& parameters, const Mesh&
   for (const auto& [axes, grads] : by_axes) sum_over(axes, grads, mesh);
 }
 
-Tensor global_grad_norm(const std::vector<Parameter*>& parameters, const Mesh& mesh) {
+Tensor global_grad_norm(const std::vector<Parameter*>& parameters, const Mesh& mesh, const SumOfSquares& squares) {
   std::map<std::string_view, std::vector<Parameter*>> by_view;  // the axis of shards stands for it
   for (Parameter* parameter : parameters) {
     by_view[axes_of_view(parameter->view, mesh.dims()).shard].push_back(parameter);
@@ -71,8 +71,8 @@ Tensor global_grad_norm(const std::vector<Parameter*>& parameters, const Mesh& m
   TI_ASSERT(!by_view.empty(), "a rank without parameters has no gradients");
   Tensor sum;
   for (const auto& [axis, of_view] : by_view) {
-    const Tensor squares = sum_of_squares_in_stage(of_view, mesh);
-    sum = sum.defined() ? sum + squares : squares;
+    const Tensor of_stage = sum_of_squares_in_stage(of_view, mesh, squares);
+    sum = sum.defined() ? sum + of_stage : of_stage;
   }
   mesh.reduce(axes_of_view(RankView::kDense, mesh.dims()).pipeline, sum, comm::Reduce::kSum);
   return sum.sqrt();

@@ -62,7 +62,17 @@ void Replicate::begin_micro_batch(bool last) {
 }
 
 void Replicate::finish_unit(size_t bucket) {
-  if (++buckets_[bucket].finished_units == buckets_[bucket].units && last_) start_sum(buckets_[bucket]);
+  if (++buckets_[bucket].finished_units < buckets_[bucket].units || !last_) return;
+  // Those that set out earlier had the time of this bucket's backward.
+  for (Bucket& earlier : buckets_) {
+    if (reduced_ && earlier.work != nullptr) finish_sum(earlier);
+  }
+  start_sum(buckets_[bucket]);
+}
+
+bool Replicate::when_reduced(Reduced reduced) {
+  reduced_ = std::move(reduced);
+  return true;
 }
 
 void Replicate::start_sum(Bucket& bucket) {
@@ -76,16 +86,35 @@ void Replicate::start_sum(Bucket& bucket) {
   bucket.work = group_->all_reduce(bucket.grads, comm::Reduce::kSum);
 }
 
+void Replicate::finish_sum(Bucket& bucket) {
+  if (!reduced_) {
+    bucket.work->wait();
+  } else {
+    const SideStream::Scope beside(stream_);
+    bucket.work->wait();
+    reduced_(bucket.parameters);
+  }
+  bucket.work.reset();
+  bucket.is_summed = true;
+}
+
 void Replicate::end_micro_batch() {
   if (!last_) return;
   for (Bucket& bucket : buckets_) {
     // The first unit has no gradient to hand on, so nobody has told that it is finished.
-    if (bucket.work == nullptr) start_sum(bucket);
+    if (bucket.work == nullptr && !bucket.is_summed) start_sum(bucket);
   }
   for (Bucket& bucket : buckets_) {
-    bucket.work->wait();
-    bucket.work.reset();
+    if (bucket.work != nullptr) finish_sum(bucket);
+    bucket.is_summed = false;
   }
+  if (!reduced_) return;
+  Fence reduced(device_);
+  {
+    const SideStream::Scope beside(stream_);
+    reduced.record();
+  }
+  reduced.wait();
 }
 
 }  // namespace titanium::parallel

@@ -25,6 +25,7 @@ class Replicate : public DataParallel {
 
   void begin_micro_batch(bool last) override;
   void end_micro_batch() override;
+  bool when_reduced(Reduced reduced) override;
 
   size_t bucket_count() const { return buckets_.size(); }
 
@@ -36,15 +37,18 @@ class Replicate : public DataParallel {
     size_t finished_units = 0;
     Tensor grads;     // flat
     comm::Work work;  // while it is summed
+    bool is_summed = false;
   };
   void finish_unit(size_t bucket);
   void start_sum(Bucket& bucket);
+  void finish_sum(Bucket& bucket);
 
   comm::GroupPtr group_;
   Device device_;
   SideStream stream_;
   std::vector<Bucket> buckets_;
   bool last_ = true;
+  Reduced reduced_;
 };
 
 }  // namespace titanium::parallel

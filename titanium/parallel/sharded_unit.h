@@ -2,6 +2,7 @@
 // scattered after its backward, each through one flat buffer.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 
@@ -76,6 +77,8 @@ class ShardedUnit {
   // Goes one step on: from the scattering to the sum over replicas, from there to the gradients of the parameters.
   void advance_reduce();
   bool is_reducing() const { return reduction_ != nullptr; }
+  // The memory of gradients is kept from step to step; this gives it back.
+  void drop_grad_memory() { std::ranges::fill(grad_memory_, Tensor()); }
 
  private:
   struct Reduction;

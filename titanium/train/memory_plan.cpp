@@ -215,9 +215,11 @@ MemoryPlan plan_memory(models::LanguageModel& model, const optim::Optimizer& opt
   for (const BlockMemory& block : blocks) plan.activations += tokens.kept * block.level.kept_bytes;
   const bool one_micro_batch =
       dims.pp == 1 && config.training.global_batch_size <= config.training.local_batch_size * dims.batch();
-  const auto gradients = config.optimizer.early_step_in_backward ? Gradients::kLeave
-                         : one_micro_batch                       ? Gradients::kGrow
-                                                                 : Gradients::kStay;
+  // Those of replicas stay in the buckets in which they are summed.
+  const bool in_buckets = dims.dp_replicate > 1 && !models::is_fully_sharded(config.parallelism, dims);
+  const auto gradients = config.optimizer.early_step_in_backward && !in_buckets ? Gradients::kLeave
+                         : one_micro_batch                                      ? Gradients::kGrow
+                                                                                : Gradients::kStay;
   const Moment largest = largest_moment(model, blocks, tokens, plan.gradients == 0 ? 0 : element, plan, gradients,
                                         optimizer.working_bytes());
   plan.working = largest.working;

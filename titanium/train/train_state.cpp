@@ -103,11 +103,11 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
   ModelPlan plan;
   plan.dims = parallel::parallel_dims(config.parallelism, world_size);
   plan.pipeline = plan_pipeline(config, plan.dims, model->children());
-  if (config.optimizer.early_step_in_backward && (world_size > 1 || config.parallelism.fsdp_on_one_rank)) {
+  if (config.optimizer.early_step_in_backward && plan.pipeline) {
     throw UsageError(fmt::format(
-        "optimizer.early_step_in_backward needs one rank that holds the whole model, and there are {}{}. Leave it out: "
-        "sharding makes the gradients small as well.",
-        world_size, world_size == 1 ? " with parallelism.fsdp_on_one_rank" : ""));
+        "optimizer.early_step_in_backward updates a block after its only backward of a step, and with "
+        "parallelism.pipeline_parallel_degree = {} it has one for each micro-batch. Leave one of the two out.",
+        plan.dims.pp));
   }
   check_parameter_groups(config.optimizer, *model);
   const int64_t pipeline_rank = parallel::axis_rank(plan.dims, "pp", rank);
@@ -188,7 +188,8 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
   run.optimizer->materialize();
   if (plan.update.matrices != nullptr) plan.update.matrices->connect(*run.world, device);
   if (config.optimizer.early_step_in_backward) {
-    run.early_step = std::make_unique<EarlyStep>(run.model->units(), *run.optimizer);
+    run.early_step =
+        std::make_unique<EarlyStep>(run.model->units(), *run.optimizer, *run.parallelism.data_parallel, *run.mesh);
   }
   run.schedule = build_schedule(config);
   run.loader = build_loader(config.training, run.tokenizer, reader_of(*run.mesh));

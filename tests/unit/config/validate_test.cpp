@@ -23,10 +23,22 @@ TEST(Rules, EarlyStepsNeitherClipNorAccumulate) {
             "command line: optimizer.early_step_in_backward updates before the norm of all gradients is known, so it "
             "cannot clip them to training.max_norm = 1. Set training.max_norm = -1.");
   EXPECT_EQ(cli_error({"--optimizer.early_step_in_backward", "--training.max_norm=-1"}), "no error");
-  EXPECT_EQ(cli_error({"--optimizer.early_step_in_backward", "--training.max_norm=-1",
-                       "--training.global_batch_size=16", "--training.local_batch_size=8"}),
-            "command line: optimizer.early_step_in_backward needs one rank and one micro-batch per step, and "
-            "training.global_batch_size = 16 is more than training.local_batch_size = 8. Make them equal.");
+  EXPECT_EQ(
+      cli_error({"--optimizer.early_step_in_backward", "--training.max_norm=-1", "--training.global_batch_size=16",
+                 "--training.local_batch_size=8", "--parallelism.data_parallel_shard_degree=1"}),
+      "command line: optimizer.early_step_in_backward needs one micro-batch per step, and "
+      "training.global_batch_size = 16 is more than the 8 samples that all ranks take at once "
+      "(training.local_batch_size = 8). Make them equal.");
+  const JobConfig two_ranks = [] {
+    JobConfig config;
+    config.optimizer.early_step_in_backward = true;
+    config.training.max_norm = -1;
+    config.training.local_batch_size = 8;
+    config.training.global_batch_size = 16;
+    return config;
+  }();
+  EXPECT_TRUE(validate(two_ranks, /*world_size=*/2).empty());
+  EXPECT_FALSE(validate(two_ranks, /*world_size=*/1).empty());
 }
 
 TEST(Rules, StochasticRoundingNeedsBfloat16Parameters) {

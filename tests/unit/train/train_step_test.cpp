@@ -173,7 +173,7 @@ TEST(EarlyStep, TakesAwayItsOwnHooksAlone) {
   const auto other = std::make_shared<nn::UnitHook>();
   unit.enclose(other);
   {
-    const EarlyStep early(run.model->units(), *run.optimizer);
+    const EarlyStep early(run.model->units(), *run.optimizer, *run.parallelism.data_parallel, *run.mesh);
     EXPECT_EQ(unit.hooks.size(), 2U);
     EXPECT_EQ(unit.hooks.back(), other);
   }
@@ -184,13 +184,35 @@ TEST(EarlyStep, LeavesTheGradientsOutOfThePlan) {
   JobConfig config;
   config.model.flavor = "8B";
   config.activation_checkpoint.mode = "full";
-  const MemoryPlan late = plan_model(config).memory;
+  config.training.local_batch_size = 1;
+  config.training.max_norm = -1;
+  const auto saved = [&](int64_t ranks) {
+    config.optimizer.early_step_in_backward = false;
+    const int64_t late = plan_model(config, ranks).memory.total();
+    config.optimizer.early_step_in_backward = true;
+    return late - plan_model(config, ranks).memory.total();
+  };
+  constexpr int64_t kParameters = 8'030'261'248;
+  EXPECT_GT(saved(1), 3 * kParameters);  // of 4 bytes each
+  EXPECT_GT(saved(4), kParameters / 2);  // sharded
+  config.parallelism.data_parallel_replicate_degree = 4;
+  config.parallelism.data_parallel_shard_degree = 1;
+  EXPECT_EQ(saved(4), 0);  // in buckets
+}
+
+TEST(EarlyStep, IsRefusedInAPipeline) {
+  JobConfig config = tiny_config();
   config.optimizer.early_step_in_backward = true;
   config.training.max_norm = -1;
-  const MemoryPlan early = plan_model(config).memory;
-  constexpr int64_t kParameters = 8'030'261'248;
-  EXPECT_GT(late.total() - early.total(), 3 * kParameters);  // of 4 bytes each
-  EXPECT_THROW(plan_model(config, /*world_size=*/2), UsageError);
+  config.parallelism.pipeline_parallel_degree = 2;
+  try {
+    plan_model(config, /*world_size=*/2);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "optimizer.early_step_in_backward updates a block after its only backward of a step, and with "
+                 "parallelism.pipeline_parallel_degree = 2 it has one for each micro-batch. Leave one of the two out.");
+  }
 }
 
 TEST(MemoryPlan, WhatDoesNotFitIsRefusedWithTheRemedies) {
