@@ -55,9 +55,11 @@ TEST_F(GpuSharding, GivesTheLossesOfPlainTraining) {
 TEST_F(GpuSharding, OffloadedStatesGiveTheSameLosses) {
   JobConfig offloaded = config();
   offloaded.training.enable_cpu_offload = true;
-  TrainState run = build_train_state(offloaded, gpu_, nccl_world());
-  for (const Parameter* parameter : run.parameters)
-    EXPECT_TRUE(parameter->value.is_cpu() && parameter->value.is_pinned());
+  {
+    const TrainState run = build_train_state(offloaded, gpu_, nccl_world());
+    for (const Parameter* parameter : run.parameters)
+      EXPECT_TRUE(parameter->value.is_cpu() && parameter->value.is_pinned());
+  }
   expect_near(losses(offloaded, nccl_world()), losses(config(), nccl_world()), 1e-3);
 }
 

@@ -26,8 +26,7 @@ TEST(FileErrors, UnreadableFile) {
   const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
   ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
   EXPECT_EQ(cli_error({"--job.config_file", path.string()}),
-            fmt::format("configuration file {} cannot be read: No such device or address. Check its permissions.",
-                        path.string()));
+            "configuration file socket cannot be read: No such device or address. Check its permissions.");
   ::close(socket);
 }
 

@@ -28,7 +28,6 @@ Outcome train(const Layout& layout) {
 
 TEST(ToyFamily, TrainsOnLayoutsAsOnOneRank) {
   const Outcome one = train({"one", 1, 1, 1});
-  EXPECT_LT(one.losses.back(), one.losses.front());
   const auto pipeline = [](JobConfig& c) { c.parallelism.pipeline_parallel_schedule = "1F1B"; };
   const auto budget = [](JobConfig& c) {
     c.activation_checkpoint.mode = "memory_budget";
