@@ -49,7 +49,7 @@ void measure(int rank, int size, int port) {
 
 int main(int count, char** arguments) {
   const int size = count > 1 ? std::atoi(arguments[1]) : 4;
-  const int port = titanium::comm::listen_anywhere().port;
+  const int port = titanium::comm::listen_at("127.0.0.1", 0, titanium::comm::Reach::kThisMachine).port;
   for (int rank = 0; rank < size; ++rank) {
     if (::fork() != 0) continue;
     titanium::comm::measure(rank, size, port);

@@ -210,7 +210,8 @@ void bench_rope(Bench& bench) {
                         static_cast<float*>(bench.random(8192 * kHeadDim, kFp32, 0.5)),
                         kTokens,
                         8192,
-                        true,
+                        /*inverse=*/true,
+                        /*halves=*/false,
                         floats(bench, 1),
                         floats(bench, 1)};
     return [args] { rope(args, nullptr); };

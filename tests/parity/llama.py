@@ -8,7 +8,7 @@ import unittest
 import decoder_parity
 import llama_folders
 import torch
-from decoder_parity import DRIVER, GRADIENTS, call, documents, relative
+from decoder_parity import DRIVER, call, documents, relative
 from safetensors.torch import load_file
 
 
@@ -47,7 +47,8 @@ class AgainstTorchtitan(decoder_parity.AgainstTorchtitan):
         self.assertLess(abs(ours["loss"][0].item() / losses[0] - 1), 1e-6)
         for name, parameter in model.named_parameters():
             with self.subTest(name=name):
-                self.assertLess(relative(ours[f"grad.{name}"], parameter.grad), GRADIENTS)
+                # Clipping divides all of them by a norm that torch sums up in fp32.
+                self.assertLess(relative(ours[f"grad.{name}"], parameter.grad), 1e-4)
         _, causal_losses, _ = self.torch_run(ours)
         self.assertGreater(abs(ours["loss"][0].item() / causal_losses[0] - 1), 1e-5)
 
