@@ -57,26 +57,28 @@ class FaultyHook : public nn::UnitHook {
 };
 
 // Between the backward and the update.
-class FaultyDataParallel : public parallel::DataParallel {
+class FaultyExecutor : public train::Executor {
  public:
-  FaultyDataParallel(std::unique_ptr<parallel::DataParallel> inner, const train::TrainState& run, Fault fault)
+  FaultyExecutor(std::unique_ptr<train::Executor> inner, const train::TrainState& run, Fault fault)
       : inner_(std::move(inner)), run_(run), fault_(std::move(fault)) {}
-  void begin_micro_batch(bool last) override { inner_->begin_micro_batch(last); }
-  void end_micro_batch() override {
-    inner_->end_micro_batch();
+  Tensor forward_backward(const std::vector<data::Batch>& batches, double scale) override {
+    const Tensor loss = inner_->forward_backward(batches, scale);
     if (run_.step + 1 == fault_.step) happen(fault_);
+    return loss;
   }
+  Tensor loss(const data::Batch& batch) override { return inner_->loss(batch); }
+  int64_t loss_rank() const override { return inner_->loss_rank(); }
+  const Parameter* second_copy() const override { return inner_->second_copy(); }
 
  private:
-  std::unique_ptr<parallel::DataParallel> inner_;
+  std::unique_ptr<train::Executor> inner_;
   const train::TrainState& run_;
   Fault fault_;
 };
 
 void install(const Fault& fault, train::TrainState& run) {
   if (fault.phase == "optimizer") {
-    auto& engine = run.parallelism.data_parallel;
-    engine = std::make_unique<FaultyDataParallel>(std::move(engine), run, fault);
+    run.executor = std::make_unique<FaultyExecutor>(std::move(run.executor), run, fault);
   }
   nn::Unit& unit = *run.model->units().at(2);  // the second block
   unit.hooks.push_back(std::make_shared<FaultyHook>(run, fault));

@@ -69,7 +69,7 @@ class ConfigCheck(unittest.TestCase):
             with self.subTest(options):
                 if "--checkpoint.enable" in options and ranks > 1:
                     trained = program("train", f"--job.config_file={DEBUG}", self.dump, *options, RANK="0", WORLD_SIZE=str(ranks),
-                                      MASTER_ADDR="127.0.0.1")
+                                      MASTER_ADDR="127.0.0.1", MASTER_PORT="29999")
                 else:
                     trained = self.train(ranks, *options)
                 checked = check(DEBUG, "--ranks", str(ranks), self.dump, *options)

@@ -211,7 +211,8 @@ class Verify(Commands):
         self.succeeds("convert", self.model, self.folder / "ours", "--to", "hf")
         self.assertIn("and all bytes agree with the checksums of titanium.json.",
                       self.succeeds("checkpoint", "verify", self.folder / "ours"))
-        for name in ("model.safetensors", "config.json"):
+        weights = next((self.folder / "ours").glob("*.safetensors")).name
+        for name in (weights, "config.json"):
             with self.subTest(name):
                 copy = self.folder / f"damaged_{name}"
                 shutil.copytree(self.folder / "ours", copy)
