@@ -89,6 +89,20 @@ TEST_F(LoaderThreads, StateCountsOnlyWhatWasDelivered) {
   EXPECT_EQ(samples, 12);
 }
 
+TEST_F(LoaderThreads, ABatchMayHoldSeveralSamplesOfAStream) {
+  const auto make_narrow = [&] {
+    return std::make_unique<Loader>(CorpusOptions{.name = "test", .path = path_, .streams = 2}, encode_bytes,
+                                    LoaderOptions{.batch = 6, .packing = {.seq_len = 64}, .num_workers = 2});
+  };
+  const Rows whole = read_batches(*make_narrow(), 8);
+  const auto first = make_narrow(), second = make_narrow();
+  Rows rows = read_batches(*first, 3);
+  second->load(first->state());
+  const Rows rest = read_batches(*second, 5);
+  rows.insert(rows.end(), rest.begin(), rest.end());
+  EXPECT_EQ(rows, whole);
+}
+
 TEST_F(LoaderThreads, ErrorOfAThreadReachesTheCallerAtItsPlaceAndAgain) {
   const Rows expected = read_batches(*make(encode_bytes, 1), 1000);
   for (const int64_t workers : {1, 3}) {

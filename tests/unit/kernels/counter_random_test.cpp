@@ -1,5 +1,7 @@
 #include "titanium/kernels/counter_random.h"
 
+#include <bit>
+
 #include "titanium/kernels/fill_normal.h"
 
 namespace titanium::kernels {
@@ -61,6 +63,23 @@ TEST(FillNormal, ABoxHoldsTheSameValuesAsTheWhole) {
   for (int row = 0; row < 3; ++row) {
     for (int column = 0; column < 4; ++column) EXPECT_EQ(box[row * 4 + column], whole[(row + 2) * 10 + column + 5]);
   }
+}
+
+TEST(FillNormal, Bfloat16IsTheNearestNumberAndTheEvenOneOfTwo) {
+  constexpr int64_t kCount = 1 << 20;
+  std::vector<float> exact(kCount);
+  std::vector<uint16_t> rounded(kCount);
+  const NormalDistribution distribution = truncated_normal(0.02, 2);
+  fill_normal_on_cpu({exact.data(), false, 1, kCount, 0, kCount, 7, distribution});
+  fill_normal_on_cpu({rounded.data(), true, 1, kCount, 0, kCount, 7, distribution});
+  int ties = 0;
+  for (int64_t i = 0; i < kCount; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(exact[i]), below = bits >> 16, rest = bits & 0xFFFFU;
+    const bool tie = rest == 0x8000U, up = tie ? below % 2 == 1 : rest > 0x8000U;
+    ties += tie && below % 2 == 0;
+    ASSERT_EQ(rounded[i], below + up) << i;
+  }
+  EXPECT_GT(ties, 0);  // or the even number has not been asked for
 }
 
 }  // namespace

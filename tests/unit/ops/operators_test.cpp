@@ -7,7 +7,10 @@
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/view_as_real.h>
 #include <c10/core/GradMode.h>
+
+#include <numbers>
 
 #include "tests/support/tensors.h"
 #include "titanium/ops/embedding.h"
@@ -126,6 +129,31 @@ TEST(Operators, RopeRotatesByTheTextbookFormulaAndBack) {
     }
   }
   EXPECT_CLOSE(apply_rope(y, table, /*inverse=*/true), x, tolerance(at::kFloat));
+}
+
+// The published formula, frequency by frequency.
+TEST(Operators, ScaledRopeStretchesLowFrequenciesAsLlama31Does) {
+  const int64_t head_dim = 128;
+  const double theta = 500000, factor = 8, low = 1, high = 4, original = 8192;
+  const Tensor table = at::view_as_real(rope_table(head_dim, 2, theta, RopeScaling{}, at::kCPU));
+  int stretched = 0, kept = 0, between = 0;
+  for (int64_t i = 0; i < head_dim / 2; ++i) {
+    const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / head_dim);
+    const double wavelength = 2 * std::numbers::pi / frequency;
+    double expected = frequency;
+    if (wavelength > original / low) {
+      expected = frequency / factor;
+      ++stretched;
+    } else if (wavelength < original / high) {
+      ++kept;
+    } else {
+      const double smooth = (original / wavelength - low) / (high - low);
+      expected = (1 - smooth) * frequency / factor + smooth * frequency;
+      ++between;
+    }
+    EXPECT_NEAR(table[1][i][1].item<double>(), std::sin(expected), 2e-6 * std::sin(expected)) << i;
+  }
+  EXPECT_GT(std::min({stretched, kept, between}), 0);
 }
 
 TEST(Operators, RopeTakesAnyStrides) {
