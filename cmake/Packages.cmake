@@ -14,8 +14,10 @@ titanium_static_package(utf8proc_static utf8proc.h libutf8proc.a)
 titanium_static_package(zstd_static zstd.h libzstd.a)
 titanium_static_package(z_static zlib.h libz.a)
 
-add_library(header_only INTERFACE)  # fmt, spdlog, nlohmann-json
-target_compile_definitions(header_only INTERFACE FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL SPDLOG_HEADER_ONLY)
+# fmt, spdlog, nlohmann-json. The code of fmt is compiled in two files (titanium/base/fmt_library.cpp and that of tensor/): as a mere
+# header it costs every file that formats something 2 seconds.
+add_library(header_only INTERFACE)
+target_compile_definitions(header_only INTERFACE SPDLOG_FMT_EXTERNAL SPDLOG_HEADER_ONLY)
 add_library(tomlplusplus_header_only INTERFACE)
 target_compile_definitions(tomlplusplus_header_only INTERFACE TOML_HEADER_ONLY=1)
 add_library(cli11 INTERFACE)
