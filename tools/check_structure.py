@@ -39,7 +39,7 @@ AXIS_FILES = {
 
 
 # Files outside of models/ that name one: the default of an option, and a file format of one family.
-NAMES_MODELS = {"titanium/config/job_config.h", "titanium/checkpoint/meta_shards.cpp"}
+NAMES_MODELS = {"titanium/config/job_config.h", "titanium/checkpoint/torch_file/meta_shards.cpp"}
 
 
 def sources(*folders):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs clang-tidy over the library (or the files given) with the flags of build/compile_commands.json.
 #
-#   tools/run_clang_tidy.sh [titanium/ops/linear.cpp ...]
+#   tools/run_clang_tidy.sh [titanium/ops/linear/linear.cpp ...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [ -e build/compile_commands.json ] || { echo "build first: ./run_tests.sh" >&2; exit 1; }

@@ -11,9 +11,9 @@
 #include <filesystem>
 
 #include "titanium/base/error.h"
-#include "titanium/checkpoint/crc32.h"
-#include "titanium/checkpoint/dcp_reader.h"
-#include "titanium/checkpoint/dcp_writer.h"
+#include "titanium/checkpoint/dcp/reader.h"
+#include "titanium/checkpoint/dcp/writer.h"
+#include "titanium/checkpoint/io/crc32.h"
 
 namespace titanium::checkpoint {
 namespace {

@@ -3,7 +3,7 @@
 // computation into parts costs. Prints the speed of the parts as a fraction of the whole's; the mark is 90 % on a GPU.
 //
 //   bench_context_attention [tokens ...]      without a GPU: in fp32 on the CPU, with smaller sizes
-#include "titanium/ops/context_attention.h"
+#include "titanium/ops/attention/context_attention.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/randn.h>
@@ -13,8 +13,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "titanium/ops/attention.h"
-#include "titanium/ops/key_value_bundle.h"
+#include "titanium/ops/attention/attention.h"
+#include "titanium/ops/attention/key_value_bundle.h"
 #include "titanium/tensor/cuda_backend.h"
 
 namespace titanium::ops {

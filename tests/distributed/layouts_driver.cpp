@@ -15,7 +15,7 @@
 #include <sstream>
 
 #include "tests/support/tiny_llama.h"
-#include "titanium/checkpoint/safetensors_writer.h"
+#include "titanium/checkpoint/safetensors/writer.h"
 #include "titanium/comm/connect.h"
 #include "titanium/config/load_config.h"
 #include "titanium/models/llama3/model.h"

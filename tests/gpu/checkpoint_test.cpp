@@ -5,7 +5,7 @@
 
 #include "tests/gpu/gpu_test.h"
 #include "tests/support/test_folder.h"
-#include "titanium/checkpoint/dcp_reader.h"
+#include "titanium/checkpoint/dcp/reader.h"
 #include "titanium/checkpoint/step_folders.h"
 #include "titanium/train/checkpointer.h"
 #include "titanium/train/load_checkpoint.h"

@@ -1,6 +1,6 @@
 // Attention over a shared sequence: the GPU against the CPU. The peers of a fake group hold what this rank holds, so
 // both devices compute the same function of the inputs.
-#include "titanium/ops/context_attention.h"
+#include "titanium/ops/attention/context_attention.h"
 
 #include "tests/gpu/gpu_test.h"
 #include "tests/support/documents.h"

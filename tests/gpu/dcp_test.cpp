@@ -4,8 +4,8 @@
 
 #include "tests/gpu/gpu_test.h"
 #include "tests/support/test_folder.h"
-#include "titanium/checkpoint/dcp_reader.h"
-#include "titanium/checkpoint/dcp_writer.h"
+#include "titanium/checkpoint/dcp/reader.h"
+#include "titanium/checkpoint/dcp/writer.h"
 
 namespace titanium::checkpoint {
 namespace {

@@ -1,10 +1,10 @@
 // Products of float8 on tensor cores against the emulation on the CPU, and training with both.
-#include "titanium/ops/float8.h"
+#include "titanium/ops/linear/float8.h"
 
 #include <ATen/ops/equal.h>
 
 #include "tests/gpu/gpu_test.h"
-#include "titanium/ops/linear.h"
+#include "titanium/ops/linear/linear.h"
 #include "titanium/train/train_step.h"
 
 namespace titanium::ops {

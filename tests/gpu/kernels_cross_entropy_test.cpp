@@ -17,7 +17,7 @@ const double kLimit = 4 * test::tolerance(at::kFloat);
 
 struct Case {
   int64_t rows, vocabulary;
-  int64_t padding = 0;  // columns behind the vocabulary that must not be touched
+  int64_t padding = 0;  // columns after the vocabulary that must not be touched
 };
 // Short rows and long ones, more rows than blocks, rows that do not fit into shared memory, and odd sizes.
 const std::vector<Case> kCases = {{9, 2},      {3, 5},          {700, 2000}, {600, 2048, 8}, {9, 30001},

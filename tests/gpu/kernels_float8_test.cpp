@@ -16,7 +16,7 @@ namespace {
 
 using test::element_type;
 
-// Of a buffer whose rows are `gap` elements longer and which begins `shift` elements after an aligned address.
+// A matrix in a buffer whose rows are `gap` elements longer and which begins `shift` elements after an aligned address.
 struct Case {
   int64_t rows, dim;
   int64_t gap = 0, shift = 0;

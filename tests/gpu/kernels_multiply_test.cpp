@@ -1,8 +1,8 @@
 #include <ATen/ops/matmul.h>
 
 #include "tests/gpu/kernels_test.h"
-#include "titanium/ops/gemm.h"
-#include "titanium/ops/multiply.h"
+#include "titanium/ops/linear/gemm.h"
+#include "titanium/ops/linear/multiply.h"
 
 namespace titanium::ops {
 namespace {

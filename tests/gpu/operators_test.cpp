@@ -7,7 +7,7 @@
 
 #include "tests/gpu/gpu_test.h"
 #include "tests/support/documents.h"
-#include "titanium/ops/attention.h"
+#include "titanium/ops/attention/attention.h"
 #include "titanium/ops/embedding.h"
 #include "titanium/ops/feed_forward.h"
 #include "titanium/ops/head_loss.h"

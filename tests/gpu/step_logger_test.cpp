@@ -1,4 +1,4 @@
-#include "titanium/train/step_logger.h"
+#include "titanium/train/report/step_logger.h"
 
 #include <ATen/ops/mm.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -82,7 +82,7 @@ TEST_F(GpuLog, AStepIsLoggedAfterTheNextOneIsQueuedAndWaitsForNothingElse) {
   const StepReport third = train_step(*run_).value();
   work_->queue();
   logger_->add(third);
-  EXPECT_FALSE(work_->done());  // nor for what is queued behind them
+  EXPECT_FALSE(work_->done());  // nor for what is queued after them
   ASSERT_EQ(lines().size(), 2U);
   const nlohmann::json line = lines().back();
   EXPECT_EQ(line["step"], 2);

@@ -12,10 +12,10 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/checkpoint/dcp_reader.h"
-#include "titanium/checkpoint/dcp_writer.h"
-#include "titanium/checkpoint/safetensors_writer.h"
-#include "titanium/checkpoint/torch_dtype.h"
+#include "titanium/checkpoint/dcp/reader.h"
+#include "titanium/checkpoint/dcp/writer.h"
+#include "titanium/checkpoint/safetensors/writer.h"
+#include "titanium/checkpoint/torch_file/dtype.h"
 
 namespace {
 

@@ -11,9 +11,9 @@
 
 #include <iostream>
 
-#include "titanium/checkpoint/safetensors_reader.h"
-#include "titanium/checkpoint/safetensors_writer.h"
-#include "titanium/train/load_model.h"
+#include "titanium/checkpoint/safetensors/reader.h"
+#include "titanium/checkpoint/safetensors/writer.h"
+#include "titanium/train/inference/load_model.h"
 #include "titanium/train/token_batch.h"
 #include "titanium/train/train_step.h"
 

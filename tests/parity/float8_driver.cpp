@@ -8,9 +8,9 @@
 #include <iostream>
 
 #include "titanium/base/error.h"
-#include "titanium/checkpoint/safetensors_reader.h"
-#include "titanium/checkpoint/safetensors_writer.h"
-#include "titanium/ops/linear.h"
+#include "titanium/checkpoint/safetensors/reader.h"
+#include "titanium/checkpoint/safetensors/writer.h"
+#include "titanium/ops/linear/linear.h"
 
 namespace titanium::ops {
 namespace {

@@ -12,8 +12,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "titanium/checkpoint/safetensors_reader.h"
-#include "titanium/checkpoint/safetensors_writer.h"
+#include "titanium/checkpoint/safetensors/reader.h"
+#include "titanium/checkpoint/safetensors/writer.h"
 #include "titanium/optim/adam.h"
 #include "titanium/optim/grad_norm.h"
 #include "titanium/optim/lr_schedule.h"

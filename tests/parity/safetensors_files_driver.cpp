@@ -4,8 +4,8 @@
 #include <iostream>
 
 #include "titanium/base/error.h"
-#include "titanium/checkpoint/safetensors_reader.h"
-#include "titanium/checkpoint/safetensors_writer.h"
+#include "titanium/checkpoint/safetensors/reader.h"
+#include "titanium/checkpoint/safetensors/writer.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) {

@@ -5,7 +5,7 @@
 
 #include <iostream>
 
-#include "titanium/train/metrics.h"
+#include "titanium/train/report/metrics.h"
 
 int main(int argc, char** argv) {
   using namespace titanium::train;

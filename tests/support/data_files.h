@@ -78,7 +78,7 @@ inline std::string to_json_lines(const std::vector<std::string>& documents) {
   return lines;
 }
 
-// Bytes as tokens, 256 in front and 257 behind.
+// Bytes as tokens, between 256 and 257.
 inline std::vector<int32_t> encode_bytes(std::string_view text) {
   std::vector<int32_t> tokens = {256};
   for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
@@ -88,7 +88,7 @@ inline std::vector<int32_t> encode_bytes(std::string_view text) {
 
 using Rows = std::vector<std::vector<int64_t>>;
 
-// Input row and the label behind it, so that one vector has all tokens of the sample. Ignored rows are left out.
+// Input row and the label after it, so that one vector has all tokens of the sample. Ignored rows are left out.
 inline void append_rows(const Batch& batch, Rows& rows) {
   for (int64_t row = 0; row < batch.batch; ++row) {
     const auto begin = static_cast<ptrdiff_t>(row * batch.seq_len);

@@ -1,7 +1,7 @@
 // Documents of tokens that lie ready, as a stream finds them.
 #pragma once
 
-#include "titanium/ops/documents.h"
+#include "titanium/ops/attention/documents.h"
 
 namespace titanium::test {
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "tests/support/source_folder.h"
 #include "tests/support/threaded_ranks.h"
 #include "tests/support/tiny_llama.h"
 #include "titanium/models/llama3/model.h"
@@ -12,13 +13,13 @@ namespace titanium::test {
 
 inline JobConfig tiny_config() {
   JobConfig config;
-  config.model.hf_assets_path = TITANIUM_SOURCE_DIR "/tests/assets/tokenizer";
+  config.model.hf_assets_path = source_folder() / "tests/assets/tokenizer";
   config.training.seq_len = 32;
   config.training.local_batch_size = 12;
   config.training.global_batch_size = 12;
   config.training.data_streams = 12;
   config.training.dataset = "c4_test";
-  config.training.dataset_path = TITANIUM_SOURCE_DIR "/tests/assets/c4_test";
+  config.training.dataset_path = source_folder() / "tests/assets/c4_test";
   config.training.mixed_precision_param = "float32";
   config.activation_checkpoint.mode = "none";
   config.optimizer.lr = 2e-4;      // Adam turns rounding of tiny gradients into steps of this size

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "titanium/base/error.h"
-#include "titanium/comm/texts.h"
+#include "titanium/comm/text_collectives.h"
 
 namespace titanium::checkpoint {
 namespace {
@@ -41,7 +41,7 @@ void on_first_rank(comm::Group& group, const std::function<void()>& function) {
       return std::string();
     });
   }
-  throw_if_failed(parse(comm::share_text(group, format(outcome))));
+  throw_if_failed(parse(comm::broadcast_text(group, format(outcome))));
 }
 
 void make_empty_folder(const fs::path& folder) {

@@ -5,8 +5,8 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/json.h"
-#include "titanium/checkpoint/crc32.h"
-#include "titanium/checkpoint/stretch_reader.h"
+#include "titanium/checkpoint/io/crc32.h"
+#include "titanium/checkpoint/io/stretch_reader.h"
 
 namespace titanium::checkpoint {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "titanium/checkpoint/file_sums.h"
+#include "titanium/checkpoint/io/file_sums.h"
 
 namespace titanium::checkpoint {
 

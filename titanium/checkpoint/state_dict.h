@@ -4,8 +4,8 @@
 
 #include <span>
 
-#include "titanium/checkpoint/dcp_reader.h"
-#include "titanium/checkpoint/dcp_writer.h"
+#include "titanium/checkpoint/dcp/reader.h"
+#include "titanium/checkpoint/dcp/writer.h"
 #include "titanium/nn/module.h"
 #include "titanium/optim/optimizer.h"
 #include "titanium/parallel/parallel_dims.h"
@@ -29,7 +29,8 @@ class Shares {
   Shares(const parallel::ParallelDims& dims, int rank, const Parameter* left_out = nullptr)
       : dims_(dims), rank_(rank), left_out_(left_out) {}
 
-  // Of the parameter's shard; `turn` is the parameter's place among all. Nothing: others write all of it.
+  // The box of the parameter's shard that this rank saves; `turn` is the parameter's place among all. Nothing if other
+  // ranks save all of it.
   std::optional<Box> of(const Parameter& parameter, size_t turn, size_t bytes) const;
   bool is_first_holder(const Parameter& parameter) const;
   bool is_first_of_stage() const;

@@ -9,7 +9,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
-#include "titanium/checkpoint/temporary_file.h"
+#include "titanium/checkpoint/io/temporary_file.h"
 
 namespace titanium::checkpoint {
 namespace {

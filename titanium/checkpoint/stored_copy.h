@@ -1,7 +1,7 @@
 // Copies parts of stored tensors into tensors.
 #pragma once
 
-#include "titanium/checkpoint/torch_archive.h"
+#include "titanium/checkpoint/torch_file/archive.h"
 #include "titanium/tensor/parameter.h"
 
 namespace titanium::checkpoint {

@@ -7,7 +7,7 @@
 
 namespace titanium::checkpoint {
 
-// Of the finite numbers; NaN where there are none.
+// Statistics of the finite numbers; NaN where there are none.
 struct TensorStats {
   double min = 0;
   double max = 0;

@@ -10,7 +10,7 @@
 #include "titanium/base/nearest_name.h"
 #include "titanium/base/printable.h"
 #include "titanium/checkpoint/boxes.h"
-#include "titanium/checkpoint/torch_dtype.h"
+#include "titanium/checkpoint/torch_file/dtype.h"
 
 namespace titanium::checkpoint {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "titanium/checkpoint/dcp_metadata.h"
-#include "titanium/checkpoint/pickle_value.h"
+#include "titanium/checkpoint/dcp/metadata.h"
+#include "titanium/checkpoint/torch_file/pickle_value.h"
 #include "titanium/tensor/parameter.h"
 
 namespace titanium::checkpoint {

@@ -10,7 +10,7 @@
 #include "titanium/cli/launch.h"
 #include "titanium/cli/schedule.h"
 #include "titanium/cli/tokenize.h"
-#include "titanium/cli/tokenizer.h"
+#include "titanium/cli/tokenizer_train.h"
 #include "titanium/cli/train.h"
 #include "titanium/cli/tune.h"
 

@@ -13,7 +13,7 @@
 #include "titanium/config/dump.h"
 #include "titanium/config/load_config.h"
 #include "titanium/config/validate.h"
-#include "titanium/models/converters.h"
+#include "titanium/models/model_converters.h"
 #include "titanium/train/check_run.h"
 #include "titanium/train/known_gpus.h"
 

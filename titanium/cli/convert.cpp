@@ -5,7 +5,7 @@
 #include "titanium/base/error.h"
 #include "titanium/cli/arguments.h"
 #include "titanium/config/job_config.h"
-#include "titanium/models/convert.h"
+#include "titanium/models/convert_weights.h"
 #include "titanium/models/registry.h"
 
 namespace titanium::cli {

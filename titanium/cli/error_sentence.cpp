@@ -24,7 +24,7 @@ constexpr std::string_view kLessMemory =
 
 bool has(std::string_view text, std::string_view words) { return text.find(words) != std::string_view::npos; }
 
-// Libraries put the place in front, "[enforce fail at alloc_cpu.cpp:121] ", and a stack behind.
+// Libraries put the place in front, "[enforce fail at alloc_cpu.cpp:121] ", and a stack at the end.
 std::string_view first_line(std::string_view text) {
   text = text.substr(0, text.find('\n'));
   if (const size_t end = text.find("] "); text.starts_with('[') && end != std::string_view::npos) {
@@ -34,7 +34,7 @@ std::string_view first_line(std::string_view text) {
   return text;
 }
 
-// The number behind "tried to allocate "; empty where there is none.
+// The number after "tried to allocate "; empty where there is none.
 std::string allocation_in(std::string_view text) {
   constexpr std::string_view kWords = "tried to allocate ";
   const size_t begin = text.find(kWords);

@@ -7,12 +7,12 @@
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
-#include "titanium/checkpoint/safetensors_writer.h"
+#include "titanium/checkpoint/safetensors/writer.h"
 #include "titanium/cli/arguments.h"
 #include "titanium/data/document.h"
 #include "titanium/data/tokenizer.h"
-#include "titanium/train/evaluate.h"
-#include "titanium/train/load_model.h"
+#include "titanium/train/inference/evaluate.h"
+#include "titanium/train/inference/load_model.h"
 
 namespace titanium::cli {
 namespace {

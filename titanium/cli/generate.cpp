@@ -7,8 +7,8 @@
 #include "titanium/base/error.h"
 #include "titanium/cli/arguments.h"
 #include "titanium/data/tokenizer.h"
-#include "titanium/train/generate.h"
-#include "titanium/train/load_model.h"
+#include "titanium/train/inference/generate.h"
+#include "titanium/train/inference/load_model.h"
 
 namespace titanium::cli {
 namespace {

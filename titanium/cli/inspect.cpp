@@ -8,7 +8,7 @@
 #include "titanium/base/printable.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/tensor_stats.h"
-#include "titanium/checkpoint/torch_dtype.h"
+#include "titanium/checkpoint/torch_file/dtype.h"
 #include "titanium/checkpoint/weights_source.h"
 #include "titanium/cli/arguments.h"
 

@@ -133,7 +133,7 @@ std::string find_program(const std::string& name) {
 std::vector<std::string> worker_command(const Request& request, Arguments command) {
   std::vector<std::string> words;
   if (request.program.empty()) {
-    if (command.empty()) refuse("nothing to start. Put the command of titanium behind --, such as -- train.");
+    if (command.empty()) refuse("nothing to start. Put the command of titanium after --, such as -- train.");
     words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
   } else {
     words.push_back(find_program(request.program));

@@ -7,7 +7,7 @@
 #include "titanium/cli/train.h"
 #include "titanium/comm/environment.h"
 #include "titanium/config/load_config.h"
-#include "titanium/ops/gemm.h"
+#include "titanium/ops/linear/gemm.h"
 #include "titanium/tensor/cuda_backend.h"
 #include "titanium/train/trainer.h"
 

@@ -1,8 +1,8 @@
 // Groups over c10d: what the world needs to make and to keep them.
 #pragma once
 
-#include "titanium/comm/conditions.h"
 #include "titanium/comm/group.h"
+#include "titanium/comm/group_context.h"
 #include "titanium/comm/job_store.h"
 
 namespace titanium::comm {
@@ -18,7 +18,7 @@ struct GroupSpec {
   int rank = 0;  // within `members`
   std::vector<int> members;
   std::shared_ptr<const C10dStore> store;  // for the keys of this group alone
-  std::shared_ptr<const Conditions> conditions;
+  std::shared_ptr<const GroupContext> context;
 };
 
 }  // namespace titanium::comm

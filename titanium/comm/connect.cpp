@@ -12,7 +12,7 @@
 #include "titanium/comm/error.h"
 #include "titanium/comm/fake.h"
 #include "titanium/comm/gloo.h"
-#include "titanium/comm/members.h"
+#include "titanium/comm/group_rank.h"
 #include "titanium/comm/nccl.h"
 #include "titanium/comm/secret.h"
 
@@ -42,14 +42,14 @@ class JobWorld : public World {
   int rank() const override { return options_.environment.rank; }
   int size() const override { return options_.environment.world_size; }
   GroupPtr group(const std::string& axis, const std::vector<int>& members) override {
-    return make_group(axis, members, /*on_host=*/options_.device.is_cpu(), conditions_);
+    return make_group(axis, members, /*on_host=*/options_.device.is_cpu(), context_);
   }
   GroupPtr host_group(const std::string& axis, const std::vector<int>& members) override {
-    return make_group(axis, members, /*on_host=*/true, conditions_);
+    return make_group(axis, members, /*on_host=*/true, context_);
   }
   GroupPtr patient_host_group(const std::string& axis, const std::vector<int>& members,
                               std::chrono::milliseconds timeout, const std::string& option) override {
-    auto own = std::make_shared<Conditions>(Deadline{timeout, option});
+    auto own = std::make_shared<GroupContext>(Deadline{timeout, option});
     own->set_lifeline(lifeline_);
     return make_group(axis, members, /*on_host=*/true, std::move(own));
   }
@@ -63,10 +63,10 @@ class JobWorld : public World {
   std::vector<int> all_ranks() const;
   void hold_lifeline();
   GroupPtr make_group(const std::string& axis, const std::vector<int>& members, bool on_host,
-                      std::shared_ptr<const Conditions> conditions);
+                      std::shared_ptr<const GroupContext> context);
 
   ConnectOptions options_;
-  std::shared_ptr<Conditions> conditions_;
+  std::shared_ptr<GroupContext> context_;
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<GlooNetwork> network_;
   std::unique_ptr<LifelineHub> hub_;  // on rank 0; ends after this rank's own lifeline
@@ -80,7 +80,7 @@ JobWorld::JobWorld(const ConnectOptions& options) : options_(options) {
   if (size() == 1 && !options_.connect_groups_of_one) return;
   ignore_broken_pipes();
   const Deadline deadline{options_.init_timeout, "comm.init_timeout_seconds"};
-  conditions_ = std::make_shared<Conditions>(deadline);
+  context_ = std::make_shared<GroupContext>(deadline);
   store_ = std::make_unique<JobStore>(options_.environment, deadline);
   store_->meet("arrived", "", all_ranks(), deadline);
   hold_lifeline();
@@ -100,7 +100,7 @@ std::vector<int> JobWorld::all_ranks() const {
 
 void JobWorld::hold_lifeline() {
   const Environment& environment = options_.environment;
-  const Deadline deadline = conditions_->deadline();
+  const Deadline deadline = context_->deadline();
   const std::string key = "lifeline";
   std::string secret = environment.job_secret;
   if (rank() == 0) {
@@ -125,30 +125,30 @@ void JobWorld::hold_lifeline() {
   // Rank 0 lives at the master's address, unless an agent elsewhere hosts the store.
   lifeline_ = std::make_shared<Lifeline>(rank(), std::vector<std::string>{environment.master_addr, host}, port, secret,
                                          deadline.timeout, options_.on_peer_failure);
-  conditions_->set_lifeline(lifeline_);
+  context_->set_lifeline(lifeline_);
   store_->meet("connected", "", all_ranks(), deadline);
   if (rank() == 0) store_->remove(key);  // Note [Strangers]
 }
 
 void JobWorld::set_timeout(std::chrono::milliseconds timeout) {
-  if (!conditions_) return;
-  conditions_->set_deadline({timeout, "comm.train_timeout_seconds"});
+  if (!context_) return;
+  context_->set_deadline({timeout, "comm.train_timeout_seconds"});
   std::erase_if(groups_, [](const auto& group) { return group.expired(); });
   for (const auto& weak : groups_)
     if (const auto group = weak.lock()) group->set_timeout(timeout);
 }
 
 GroupPtr JobWorld::make_group(const std::string& axis, const std::vector<int>& members, bool on_host,
-                              std::shared_ptr<const Conditions> conditions) {
+                              std::shared_ptr<const GroupContext> context) {
   const int place = group_rank(*this, members);
   if (members.size() == 1 && !options_.connect_groups_of_one) return make_fake_group(axis, place, members);
-  const Deadline deadline = conditions_->deadline();
+  const Deadline deadline = context_->deadline();
   const size_t identity = std::hash<std::string>()(fmt::format("{}", fmt::join(members, ",")));
   std::string key = fmt::format("group/{}/{}/{:x}", on_host ? "host" : "device", axis, identity);
   key += fmt::format("/{}", groups_made_[key]++);
   store_->meet(key, fmt::format(" for axis {}", axis), members, deadline);
-  const bool common = conditions == conditions_;
-  const GroupSpec spec{axis, place, members, store_->part(key, deadline), std::move(conditions)};
+  const bool common = context == context_;
+  const GroupSpec spec{axis, place, members, store_->part(key, deadline), std::move(context)};
   const bool nccl = !on_host && options_.cuda_carrier == ConnectOptions::Carrier::kNccl;
   const std::shared_ptr<C10dGroup> group = nccl ? make_nccl_group(spec, options_.device) : network_->make_group(spec);
   if (common) groups_.push_back(group);

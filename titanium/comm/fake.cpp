@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "titanium/base/error.h"
-#include "titanium/comm/members.h"
+#include "titanium/comm/group_rank.h"
 #include "titanium/comm/world.h"
 
 namespace titanium::comm {

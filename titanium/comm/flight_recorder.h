@@ -34,7 +34,7 @@ class FlightRecorder {
 
   // Forgets what was recorded. At least 1.
   void set_capacity(size_t capacity);
-  // Of the training loop; part of every record and message from now on.
+  // The step of the training loop, which is part of every record and message from now on.
   void set_step(int64_t step);
   int64_t step() const;
 

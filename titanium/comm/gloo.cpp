@@ -19,25 +19,25 @@ constexpr int64_t kSmallReduction = 256 << 10;
 // Several operations of Gloo that make one collective.
 class GlooWork : public PendingWork {
  public:
-  explicit GlooWork(std::shared_ptr<const Conditions> conditions) : conditions_(std::move(conditions)) {}
+  explicit GlooWork(std::shared_ptr<const GroupContext> context) : context_(std::move(context)) {}
 
   // `start` gives an operation with the rank `peer` of the world; -1 for one among all.
   template <typename Start>
   void add(int peer, const Start& start) {
-    parts_.push_back({conditions_->explained(peer, start), peer});
+    parts_.push_back({context_->explained(peer, start), peer});
   }
   // What remains to be done when all parts have ended; in the order of the calls.
   void then(std::function<void()> step) { steps_.push_back(std::move(step)); }
 
   void wait() override {
     // Said here again, because what the group was told later does not reach Gloo's sends and receives.
-    const std::chrono::milliseconds timeout = conditions_->deadline().timeout;
-    for (const auto& part : parts_) conditions_->explained(part.peer, [&] { part.work->wait(timeout); });
+    const std::chrono::milliseconds timeout = context_->deadline().timeout;
+    for (const auto& part : parts_) context_->explained(part.peer, [&] { part.work->wait(timeout); });
     for (const auto& step : steps_) step();
   }
 
  private:
-  std::shared_ptr<const Conditions> conditions_;
+  std::shared_ptr<const GroupContext> context_;
   struct Part {
     c10::intrusive_ptr<c10d::Work> work;
     int peer;
@@ -72,7 +72,7 @@ void copy_back(GlooWork& work, const Tensor& tensor, const Tensor& host) {
 class GlooGroup : public C10dGroup {
  public:
   GlooGroup(const GroupSpec& spec, c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo)
-      : C10dGroup(spec.axis, spec.rank, spec.members), conditions_(spec.conditions), gloo_(std::move(gloo)) {}
+      : C10dGroup(spec.axis, spec.rank, spec.members), context_(spec.context), gloo_(std::move(gloo)) {}
 
   void set_timeout(std::chrono::milliseconds timeout) override { gloo_->setTimeout(timeout); }
 
@@ -88,14 +88,14 @@ class GlooGroup : public C10dGroup {
   void run_barrier() override;
 
  private:
-  std::unique_ptr<GlooWork> new_work() const { return std::make_unique<GlooWork>(conditions_); }
+  std::unique_ptr<GlooWork> new_work() const { return std::make_unique<GlooWork>(context_); }
   // sent[r] goes to rank r and received[r] comes from it; this rank's own part is a copy.
   void exchange(GlooWork& work, const std::vector<Tensor>& received, const std::vector<Tensor>& sent);
   void gather(GlooWork& work, const Tensor& parts, const Tensor& own);
   void send_part(GlooWork& work, const Tensor& part, int to, int tag);
   void receive_part(GlooWork& work, const Tensor& part, int from, int tag);
 
-  std::shared_ptr<const Conditions> conditions_;
+  std::shared_ptr<const GroupContext> context_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
   int exchanges_ = 0;
 };
@@ -245,7 +245,7 @@ std::string GlooNetwork::description() const {
 }
 
 std::shared_ptr<C10dGroup> GlooNetwork::make_group(const GroupSpec& spec) const {
-  const Deadline deadline = spec.conditions->deadline();
+  const Deadline deadline = spec.context->deadline();
   const auto options = c10d::ProcessGroupGloo::Options::create(deadline.timeout);
   options->devices = devices_->all;
   try {
@@ -254,7 +254,7 @@ std::shared_ptr<C10dGroup> GlooNetwork::make_group(const GroupSpec& spec) const 
                                                           static_cast<int>(spec.members.size()), options));
   } catch (const std::exception& error) {
     throw CommError(fmt::format("rank {}: cannot connect the {} ranks of axis {}: {}", spec.members[spec.rank],
-                                spec.members.size(), spec.axis, spec.conditions->explain(error, -1)));
+                                spec.members.size(), spec.axis, spec.context->explain(error, -1)));
   }
 }
 

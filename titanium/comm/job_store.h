@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "titanium/comm/conditions.h"
 #include "titanium/comm/environment.h"
+#include "titanium/comm/group_context.h"
 #include "titanium/comm/socket.h"
 
 namespace titanium::comm {

@@ -11,8 +11,8 @@
 #include <torch/csrc/distributed/c10d/TCPStoreBackend.hpp>
 
 #include "titanium/base/printable.h"
-#include "titanium/comm/conditions.h"
 #include "titanium/comm/error.h"
+#include "titanium/comm/group_context.h"
 #include "titanium/comm/socket.h"
 
 namespace titanium::comm {

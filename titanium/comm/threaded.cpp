@@ -5,7 +5,7 @@
 
 #include "titanium/comm/error.h"
 #include "titanium/comm/fake.h"
-#include "titanium/comm/members.h"
+#include "titanium/comm/group_rank.h"
 #include "titanium/comm/reduce_parts.h"
 #include "titanium/comm/world.h"
 

@@ -48,7 +48,7 @@ void check_utf8(std::string_view content, const std::string& path) {
   }
 }
 
-// The position behind the text in quotes that begins at `at`; the end of the content where it does not end.
+// The position after the text in quotes that begins at `at`; the end of the content where it does not end.
 size_t skip_quoted(std::string_view content, size_t at) {
   const char quote = content[at];
   const std::string_view three = quote == '"' ? R"(""")" : "'''";

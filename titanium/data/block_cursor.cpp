@@ -46,7 +46,7 @@ std::shared_ptr<const Block> BlockCursor::next() {
 }
 
 std::optional<std::string_view> BlockCursor::read_line() {
-  size_t scanned = 0;  // bytes behind begin_ that hold no line end
+  size_t scanned = 0;  // bytes after begin_ that hold no line end
   for (;;) {
     const char* line = buffer_.data() + begin_;
     const size_t available = end_ - begin_;

@@ -46,7 +46,7 @@ class Corpus {
   // divide `streams`, Error when the data cannot be read, has no records, or too few for `ranks`.
   Corpus(CorpusOptions options, Encoder encoder);
 
-  // The tokens of an owned record; nothing behind the last record. Throws BadRecord, also for what the encoder throws
+  // The tokens of an owned record; nothing after the last record. Throws BadRecord, also for what the encoder throws
   // Error for, unless bad records are skipped.
   std::optional<Document> document(int64_t record, const std::stop_token& stop = {});
 

@@ -47,7 +47,7 @@ class RecordSource {
   // Throws as find_source_files does.
   RecordSource(const std::filesystem::path& path, const RecordSourceOptions& options);
 
-  // An owned record; nothing behind the last one. Throws Error as BlockCursor does, Cancelled when `stop` is requested.
+  // An owned record; nothing after the last one. Throws Error as BlockCursor does, Cancelled when `stop` is requested.
   std::optional<Record> read(int64_t record, const std::stop_token& stop = {});
 
   // The number of records, but at most `limit`: only as much is scanned as that needs.

@@ -65,7 +65,7 @@ struct QuantizeTensorArgs {
 };
 void quantize_tensor(const QuantizeTensorArgs& args, CUstream_st* stream);
 
-// Of the y that rms_norm_apply would write with these arguments.
+// Quantises the y that rms_norm_apply would write with these arguments.
 struct QuantizeRmsNormArgs {
   ElementType type;  // of x, and what y is rounded to
   ElementType weight_type;
@@ -78,7 +78,7 @@ struct QuantizeRmsNormArgs {
 };
 void quantize_rms_norm(const QuantizeRmsNormArgs& args, CUstream_st* stream);
 
-// Of the product that swiglu_forward would write with these arguments.
+// Quantises the product that swiglu_forward would write with these arguments.
 struct QuantizeSwigluArgs {
   ElementType type;  // of gate and up, and what the product is rounded to
   const void* gate;

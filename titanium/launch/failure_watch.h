@@ -14,7 +14,7 @@ namespace titanium::launch {
 
 class FailureWatch {
  public:
-  // Of the attempt that `rendezvous` has joined; it must outlive the watch.
+  // Watches the attempt that `rendezvous` has joined; the rendezvous must outlive the watch.
   explicit FailureWatch(Rendezvous& rendezvous);
   ~FailureWatch();
   FailureWatch(const FailureWatch&) = delete;

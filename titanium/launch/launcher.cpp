@@ -3,9 +3,9 @@
 #include "titanium/base/log.h"
 #include "titanium/comm/error.h"
 #include "titanium/comm/secret.h"
-#include "titanium/launch/attempt.h"
 #include "titanium/launch/failure_watch.h"
 #include "titanium/launch/rendezvous.h"
+#include "titanium/launch/worker_group.h"
 
 namespace titanium::launch {
 namespace {
@@ -62,8 +62,8 @@ Outcome run_attempt(const LaunchOptions& options, const comm::Environment& node,
   std::optional<Failure> own;
   std::optional<FailureWatch> watch;
   if (options.nodes > 1) watch.emplace(rendezvous);
-  Attempt attempt(options, node, rendezvous.max_restarts(), signals, write);
-  attempt.run(watch ? watch->fd() : -1, [&](const Failure& failure) {
+  WorkerGroup workers(options, node, rendezvous.max_restarts(), signals, write);
+  workers.run(watch ? watch->fd() : -1, [&](const Failure& failure) {
     own = failure;
     try {
       rendezvous.publish(failure);
@@ -71,10 +71,10 @@ Outcome run_attempt(const LaunchOptions& options, const comm::Environment& node,
       // Time for the other processes here; what is said about it comes below.
     }
   });
-  if (attempt.stopping()) SignalQueue::ignore_further_stops();
+  if (workers.stopping()) SignalQueue::ignore_further_stops();
   const DefaultSignals no_processes(signals);
   try {
-    return {agreed_outcome(rendezvous, own), attempt.stopping()};
+    return {agreed_outcome(rendezvous, own), workers.stopping()};
   } catch (const comm::CommError& error) {
     if (own) report(*own, options, write);
     throw Error(fmt::format("the launcher of node 0 has ended without a word, so this one ends too: {}", error.what()));

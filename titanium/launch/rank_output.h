@@ -29,7 +29,7 @@ class RankOutput {
   // Hands on the lines that have no newline at the end.
   void finish();
 
-  // Of both streams, in the order of arrival, without prefix.
+  // The last lines of both streams, in the order of arrival, without prefix.
   std::vector<std::string> last_lines() const { return {last_lines_.begin(), last_lines_.end()}; }
 
  private:

@@ -42,7 +42,7 @@ class Supervisor {
   bool is_living(int local_rank) const { return living_[static_cast<size_t>(local_rank)]; }
   bool finished() const;
   bool stopping() const { return sigterm_received_ || sigints_ > 0; }
-  // Of this node, unless another node's came before.
+  // The first failure on this node, unless another node failed before.
   std::optional<End> first_failure() const { return first_failure_; }
 
  private:

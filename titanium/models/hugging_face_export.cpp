@@ -12,9 +12,9 @@
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/checkpoint/boxes.h"
-#include "titanium/checkpoint/safetensors_reader.h"
+#include "titanium/checkpoint/io/temporary_file.h"
+#include "titanium/checkpoint/safetensors/reader.h"
 #include "titanium/checkpoint/sidecar.h"
-#include "titanium/checkpoint/temporary_file.h"
 #include "titanium/models/hugging_face_assets.h"
 
 namespace titanium::models {

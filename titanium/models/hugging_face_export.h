@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "titanium/checkpoint/safetensors_header.h"
+#include "titanium/checkpoint/safetensors/header.h"
 #include "titanium/models/language_model.h"
 
 namespace titanium::models {

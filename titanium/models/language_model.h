@@ -9,7 +9,7 @@
 #include "titanium/models/token_batch.h"
 #include "titanium/nn/block.h"
 #include "titanium/nn/unit.h"
-#include "titanium/ops/context_exchange.h"
+#include "titanium/ops/attention/context_exchange.h"
 #include "titanium/ops/row_exchange.h"
 #include "titanium/parallel/mesh.h"
 #include "titanium/parallel/tensor_parallel.h"

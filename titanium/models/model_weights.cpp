@@ -5,7 +5,7 @@
 #include "titanium/base/error.h"
 #include "titanium/base/progress.h"
 #include "titanium/checkpoint/tensor_names.h"
-#include "titanium/checkpoint/torch_dtype.h"
+#include "titanium/checkpoint/torch_file/dtype.h"
 
 namespace titanium::models {
 namespace {

@@ -1,7 +1,7 @@
 // What a language model reads.
 #pragma once
 
-#include "titanium/ops/documents.h"
+#include "titanium/ops/attention/documents.h"
 
 namespace titanium::models {
 

@@ -2,8 +2,8 @@
 
 #include <c10/core/GradMode.h>
 
-#include "titanium/ops/float8.h"
-#include "titanium/ops/linear.h"
+#include "titanium/ops/linear/float8.h"
+#include "titanium/ops/linear/linear.h"
 #include "titanium/ops/rms_norm.h"
 #include "titanium/ops/swiglu.h"
 

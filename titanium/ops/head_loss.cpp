@@ -4,7 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
-#include "titanium/ops/linear.h"
+#include "titanium/ops/linear/linear.h"
 
 namespace titanium::ops {
 

@@ -30,17 +30,17 @@ SwigluOutput forward_kernel(const Tensor& gate_TF, const Tensor& up_TF, bool wit
 
 // Each result over the argument that it has most to do with.
 SwigluGrads backward_kernel(const Tensor& grad_product_TF, const Tensor& gate_TF, const Tensor& up_TF,
-                            SwigluWishes wishes) {
+                            SwigluBackwardOptions options) {
   const int64_t rows = gate_TF.size(0), dim = gate_TF.size(1);
-  const Tensor gate_amax = wishes.amax ? zero_beside(gate_TF) : Tensor();
-  const Tensor up_amax = wishes.amax ? zero_beside(gate_TF) : Tensor();
+  const Tensor gate_amax = options.amax ? zero_beside(gate_TF) : Tensor();
+  const Tensor up_amax = options.amax ? zero_beside(gate_TF) : Tensor();
   launch(kernels::SwigluBackwardArgs{.type = element_type(gate_TF),
                                      .dproduct = grad_product_TF.const_data_ptr(),
                                      .gate = gate_TF.const_data_ptr(),
                                      .up = up_TF.const_data_ptr(),
                                      .dgate = gate_TF.mutable_data_ptr(),
                                      .dup = up_TF.mutable_data_ptr(),
-                                     .product = wishes.product ? grad_product_TF.mutable_data_ptr() : nullptr,
+                                     .product = options.product ? grad_product_TF.mutable_data_ptr() : nullptr,
                                      .dproduct_stride = dim,
                                      .gate_stride = dim,
                                      .up_stride = dim,
@@ -51,7 +51,7 @@ SwigluGrads backward_kernel(const Tensor& grad_product_TF, const Tensor& gate_TF
                                      .dim = dim,
                                      .dgate_amax = float_memory(gate_amax),
                                      .dup_amax = float_memory(up_amax)});
-  return {gate_TF, up_TF, wishes.product ? grad_product_TF : Tensor(), gate_amax, up_amax};
+  return {gate_TF, up_TF, options.product ? grad_product_TF : Tensor(), gate_amax, up_amax};
 }
 
 void check_contiguous(std::initializer_list<Tensor> tensors) {
@@ -66,13 +66,13 @@ SwigluOutput swiglu_forward(const Tensor& gate_TF, const Tensor& up_TF, bool wit
   return {at::silu(gate_TF).mul_(up_TF), {}};
 }
 
-SwigluGrads swiglu_backward(Tensor grad_product_TF, Tensor gate_TF, Tensor up_TF, SwigluWishes wishes) {
+SwigluGrads swiglu_backward(Tensor grad_product_TF, Tensor gate_TF, Tensor up_TF, SwigluBackwardOptions options) {
   check_contiguous({grad_product_TF, gate_TF, up_TF});
-  if (uses_kernels(gate_TF)) return backward_kernel(grad_product_TF, gate_TF, up_TF, wishes);
+  if (uses_kernels(gate_TF)) return backward_kernel(grad_product_TF, gate_TF, up_TF, options);
   const Tensor silu_TF = at::silu(gate_TF);
   return {.gate_TF = at::silu_backward(at::mul(grad_product_TF, up_TF), gate_TF),
           .up_TF = at::mul(grad_product_TF, silu_TF),
-          .product_TF = wishes.product ? at::mul(silu_TF, up_TF) : Tensor(),
+          .product_TF = options.product ? at::mul(silu_TF, up_TF) : Tensor(),
           .gate_amax = {},
           .up_amax = {}};
 }

@@ -18,11 +18,11 @@ struct SwigluGrads {
   Tensor product_TF;          // the forward's result once more, the same bits; undefined where it is not wanted
   Tensor gate_amax, up_amax;  // as above
 };
-struct SwigluWishes {
+struct SwigluBackwardOptions {
   bool product = true;
   bool amax = false;
 };
 // Takes its arguments over: the results may lie in their memory.
-SwigluGrads swiglu_backward(Tensor grad_product_TF, Tensor gate_TF, Tensor up_TF, SwigluWishes wishes = {});
+SwigluGrads swiglu_backward(Tensor grad_product_TF, Tensor gate_TF, Tensor up_TF, SwigluBackwardOptions options = {});
 
 }  // namespace titanium::ops

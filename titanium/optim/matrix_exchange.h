@@ -17,7 +17,7 @@ struct MatrixWork {
   Dtype dtype = at::kFloat;  // what `read` and `compute` return
   // What this rank has of the input: a box inside its shard. May be called in any order, once for each element.
   std::function<Tensor(const Parameter&, const Box&)> read;
-  // Of a whole matrix [rows, columns]; the result has its shape.
+  // Takes a whole matrix [rows, columns] and gives one of the same shape.
   std::function<Tensor(const Tensor&)> compute;
   // A box of the result, inside this rank's shard.
   std::function<void(Parameter&, const Box&, const Tensor&)> write;

@@ -12,8 +12,8 @@ struct NewtonSchulzOptions {
   // What the products are computed in. bfloat16 is enough for training; float32 is for comparisons.
   Dtype dtype = at::kBFloat16;
   double eps = 1e-7;  // the least norm that the matrix is divided by
-  // Of the quintic a X + b (X X^T) X + c (X X^T)^2 X. These make small singular values grow fastest; singular values
-  // end between about 0.7 and 1.2, not at 1.
+  // Coefficients of the quintic a X + b (X X^T) X + c (X X^T)^2 X. These make small singular values grow fastest;
+  // singular values end between about 0.7 and 1.2, not at 1.
   std::array<double, 3> coefficients = {3.4445, -4.7750, 2.0315};
 };
 

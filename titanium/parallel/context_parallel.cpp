@@ -6,7 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "titanium/base/error.h"
-#include "titanium/ops/key_value_bundle.h"
+#include "titanium/ops/attention/key_value_bundle.h"
 
 namespace titanium::parallel {
 namespace {

@@ -5,14 +5,14 @@
 
 #include "titanium/comm/group.h"
 #include "titanium/config/job_config.h"
-#include "titanium/ops/key_value_bundle.h"
+#include "titanium/ops/attention/key_value_bundle.h"
 #include "titanium/parallel/parallel_dims.h"
 
 namespace titanium::parallel {
 
 enum class RotateMethod {
   kAllGather,  // everybody's keys and values at once; their gradients are reduced and scattered
-  kAllToAll,   // a ring: bundles of parts go from rank to rank, their gradients behind them
+  kAllToAll,   // a ring: bundles of parts go from rank to rank, their gradients follow them
 };
 
 // parallelism.context_parallel_rotate_method.

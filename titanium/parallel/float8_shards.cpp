@@ -2,7 +2,7 @@
 
 #include <ATen/ops/stack.h>
 
-#include "titanium/ops/float8.h"
+#include "titanium/ops/linear/float8.h"
 
 namespace titanium::parallel {
 

@@ -15,7 +15,7 @@ namespace {
 using schedule::Instruction;
 using schedule::Op;
 
-// Of one direction; more would only hold memory.
+// The limit holds for each direction; more sends under way would only hold memory.
 constexpr size_t kSendsUnderWay = 2;
 
 using Key = std::pair<int, int>;  // stage, micro-batch
@@ -32,7 +32,7 @@ struct Live {
   Tensors inputs;
   torch::autograd::edge_list outputs;  // of floating point
   Tensor first_grad;                   // of the last stage
-  GradQueue put_off;
+  GradQueue deferred;
 };
 
 }  // namespace
@@ -56,9 +56,9 @@ class PipelineRunner::Pass {
       case Op::kForward:
         return forward(key);
       case Op::kBackward:
-        return backward(key, /*put_off=*/false);
+        return backward(key, /*defer=*/false);
       case Op::kBackwardInput:
-        return backward(key, /*put_off=*/true);
+        return backward(key, /*defer=*/true);
       case Op::kBackwardWeight:
         return compute_weight_grads(key);
       case Op::kSendActivation:
@@ -106,15 +106,15 @@ class PipelineRunner::Pass {
     live_.emplace(key, std::move(live));
   }
 
-  void backward(const Key& key, bool put_off) {
+  void backward(const Key& key, bool defer) {
     const auto [stage, micro_batch] = key;
     Live& live = live_.at(key);
     const Tensors grads =
         is_last(stage) ? Tensors{std::exchange(live.first_grad, Tensor())} : arrived(output_grads_, key);
-    for (Parameter* parameter : runner_.parameters_) parameter->put_off = put_off ? &live.put_off : nullptr;
+    for (Parameter* parameter : runner_.parameters_) parameter->deferred = defer ? &live.deferred : nullptr;
     torch::autograd::Engine::get_default_engine().execute(live.outputs, grads, /*keep_graph=*/false,
                                                           /*create_graph=*/false, /*accumulate_grad=*/true);
-    for (Parameter* parameter : runner_.parameters_) parameter->put_off = nullptr;
+    for (Parameter* parameter : runner_.parameters_) parameter->deferred = nullptr;
     if (stage > 0) {
       if (is_here(stage - 1)) {
         output_grads_[{stage - 1, micro_batch}].tensors = input_grads(live.inputs);
@@ -124,7 +124,7 @@ class PipelineRunner::Pass {
     }
     live.inputs.clear();
     live.outputs.clear();
-    if (!put_off) live_.erase(key);
+    if (!defer) live_.erase(key);
   }
 
   // What a stage does not use has a gradient of zero.
@@ -138,7 +138,7 @@ class PipelineRunner::Pass {
   }
 
   void compute_weight_grads(const Key& key) {
-    for (const auto& product : live_.at(key).put_off) product();
+    for (const auto& product : live_.at(key).deferred) product();
     live_.erase(key);
   }
 

@@ -5,7 +5,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/ops/copy_tensors.h"
-#include "titanium/ops/float8.h"
+#include "titanium/ops/linear/float8.h"
 #include "titanium/parallel/float8_shards.h"
 
 namespace titanium::parallel {

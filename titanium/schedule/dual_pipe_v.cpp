@@ -23,7 +23,7 @@ std::vector<Action> rank_list(int rank, int ranks, int micro_batches) {
   }
   // Pairs, as long as there are micro-batches to begin.
   for (int i = 0; i < micro_batches - 2 * ranks + rank + 1; ++i) {
-    if (i == 0 && hops == 0) {  // the turn of the V: here the first backward would wait for its pair, and all behind it
+    if (i == 0 && hops == 0) {  // the turn of the V: here the first backward would wait for its pair, and all after it
       list.forward(near);
       list.backward(far);
     } else {
@@ -31,7 +31,7 @@ std::vector<Action> rank_list(int rank, int ranks, int micro_batches) {
     }
     list.overlapped(far, near);
   }
-  // Drain. In the second half weights are put off, so that the next rank has its gradient sooner.
+  // Drain. In the second half weight gradients are deferred, so that the next rank has its gradient sooner.
   for (int i = 0; i < hops; ++i) {
     list.backward(far);
     list.overlapped(far, near);

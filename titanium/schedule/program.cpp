@@ -21,7 +21,7 @@ struct Event {
 };
 
 struct Transfer {
-  int after;  // index of the event behind which it stands
+  int after;  // index of the event after which it stands
   Instruction send;
   Instruction receive;
 };

@@ -37,7 +37,7 @@ std::string to_string(const Instruction& instruction);
 
 // Note [One order of everything]
 // All actions of all ranks are put into one order, by the time at which they end on ideal ranks. A transfer between two
-// ranks is one event of that order, behind the action that makes the tensor and before the one that needs it. Each
+// ranks is one event of that order, after the action that makes the tensor and before the one that needs it. Each
 // rank's program is its part of the order: a transfer stands as a send in one program and as a receive in the other. So
 // the earliest event that has not happened can always happen, whether sends are buffered, posted or wait for the
 // receiver, and each pair of ranks names its transfers in the same order on both sides, as NCCL and Gloo want it.

@@ -14,7 +14,7 @@ std::string label(const Table& table, size_t rank, const Step& step) {
   return step.count == 1 ? first : first + "+" + to_string(table.ranks[rank][step.first + 1]);
 }
 
-// Characters per unit of time, so that every label fits with a blank behind it.
+// Characters per unit of time, so that every label fits with a blank after it.
 int column_width(const Table& table, const Timeline& timeline) {
   double width = 2;
   for (size_t rank = 0; rank < timeline.ranks.size(); ++rank) {

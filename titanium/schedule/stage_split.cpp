@@ -54,7 +54,7 @@ StageModules check_modules(StageModules stages, const std::vector<std::string>& 
     std::ranges::sort(stages[stage], {}, [&](const std::string& name) { return order.at(name); });
     for (const std::string& name : stages[stage]) {
       const size_t found = order.at(name);
-      if (found < next) refuse("{}: '{}' is there twice, or in a stage behind its place.", kOption, name);
+      if (found < next) refuse("{}: '{}' is there twice, or in a stage after its place.", kOption, name);
       if (found > next) refuse("{}: stage {} has '{}', but '{}' must come before.", kOption, stage, name, names[next]);
       ++next;
     }

@@ -43,9 +43,13 @@ Table first_micro_batches(Table table, int micro_batches) {
   return table;
 }
 
-Table forwards_only(Table table) {
-  table.backward = false;
-  filter(table, [](const Action& action) { return action.kind == Kind::kForward; });
+Table forwards_only(const std::vector<int>& owner, int ranks, int micro_batches) {
+  Table table{.micro_batches = micro_batches, .owner = owner, .backward = false};
+  table.ranks.resize(static_cast<size_t>(ranks));
+  for (int stage = 0; stage < table.stages(); ++stage) {
+    auto& actions = table.ranks[static_cast<size_t>(owner[static_cast<size_t>(stage)])];
+    for (int i = 0; i < micro_batches; ++i) actions.push_back({.stage = stage, .micro_batch = i});
+  }
   return table;
 }
 

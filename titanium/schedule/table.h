@@ -56,11 +56,11 @@ Table empty_table(const Shape& shape, Placement placement);
 // The table without the micro-batches from `micro_batches` on. What is left of a valid table is valid.
 Table first_micro_batches(Table table, int micro_batches);
 
-// The forwards of the table in their order.
-Table forwards_only(Table table);
+// Forwards alone, as for validation: every stage takes all micro-batches before the next stage begins.
+Table forwards_only(const std::vector<int>& owner, int ranks, int micro_batches);
 
-// Of each rank, the largest number of forwards whose backward (B or W) is still to come: the activations of one stage
-// and micro-batch that it holds at once.
+// For each rank, the largest number of forwards whose backward (B or W) is still to come: how many activations of one
+// stage and micro-batch it holds at once.
 std::vector<int> peak_live_activations(const Table& table);
 
 }  // namespace titanium::schedule

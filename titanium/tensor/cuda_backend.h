@@ -12,7 +12,7 @@ std::string cuda_versions();
 // GPUs that this process can use; 0 without a driver and in a build without CUDA.
 int cuda_device_count();
 
-// Of the GPU `index`. Only to be called when cuda_device_count() > index.
+// What the driver says about GPU `index`. Only to be called when cuda_device_count() > index.
 struct CudaDeviceProperties {
   std::string name;
   int64_t total_memory = 0;

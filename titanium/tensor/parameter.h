@@ -32,7 +32,7 @@ struct Placement {
 // Ordinary parameters live in the dense view. Those of the sparse view are stacked experts: dim 0 is that of experts.
 enum class RankView { kDense, kSparse };
 
-// Work on gradients of weights that was put off, in its order.
+// Deferred work on gradients of weights, in its order.
 using GradQueue = std::vector<std::function<void()>>;
 
 // Note [Gradients are ours]
@@ -92,8 +92,8 @@ class Parameter {
     bool is_first;
   };
   GradSum open_grad_sum(Device device);
-  // If set, products that only make the gradient are put there. What is quick (norms, embeddings) is not put off.
-  GradQueue* put_off = nullptr;
+  // If set, products that only make the gradient are queued there. What is quick (norms, embeddings) is not deferred.
+  GradQueue* deferred = nullptr;
 
   // --- For whoever writes to `value` (optimizer, initialisation, loading) ---
 

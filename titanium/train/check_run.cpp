@@ -3,7 +3,7 @@
 #include "titanium/base/error.h"
 #include "titanium/data/dataset_registry.h"
 #include "titanium/data/source_files.h"
-#include "titanium/models/converters.h"
+#include "titanium/models/model_converters.h"
 #include "titanium/train/load_checkpoint.h"
 
 namespace titanium::train {

@@ -4,7 +4,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
-#include "titanium/comm/texts.h"
+#include "titanium/comm/text_collectives.h"
 #include "titanium/models/hugging_face_export.h"
 #include "titanium/train/load_checkpoint.h"
 

@@ -4,7 +4,7 @@
 #include "titanium/base/log.h"
 #include "titanium/checkpoint/state_dict.h"
 #include "titanium/checkpoint/step_folders.h"
-#include "titanium/comm/texts.h"
+#include "titanium/comm/text_collectives.h"
 #include "titanium/models/registry.h"
 
 namespace titanium::train {
@@ -24,7 +24,7 @@ std::vector<int64_t> find_steps(const fs::path& root, const config::Checkpoint& 
     if (!options.load_only) checkpoint::remove_unfinished(root);
     for (const int64_t step : checkpoint::saved_steps(root)) found += fmt::format(" {}", step);
   }
-  std::istringstream shared(comm::share_text(world, found));
+  std::istringstream shared(comm::broadcast_text(world, found));
   return {std::istream_iterator<int64_t>(shared), {}};
 }
 
@@ -183,7 +183,7 @@ bool is_undamaged(const fs::path& folder) {
   }
 }
 
-// Of the run's checkpoints, other than that of `step`.
+// Names the newest undamaged checkpoint of the run other than that of `step`, and the option that loads it.
 std::string advice(const fs::path& root, int64_t step) {
   std::vector<int64_t> steps = checkpoint::saved_steps(root);
   std::ranges::reverse(steps);

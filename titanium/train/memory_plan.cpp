@@ -14,8 +14,8 @@ constexpr int64_t kReduceElement = 4;  // gradients are reduced in fp32
 
 int64_t bytes(Dtype dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
 
-// Of the copies of a weight that products use, per element: in float8 for each of two products, where they are kept, or
-// in the compute dtype where that is not the one at hand.
+// Bytes per element of the copies of a weight that products use: in float8 one for each of two products, where they are
+// kept; otherwise a copy in the compute dtype, unless the weight is stored in it.
 int64_t copy_bytes(const Parameter& parameter, Dtype at_hand, Dtype compute) {
   if (parameter.float8) return parameter.float8->keeps_copies ? 2 : 0;
   return at_hand == compute ? 0 : bytes(compute);

@@ -33,17 +33,6 @@ schedule::Table build_table(const config::Parallelism& options, const schedule::
       fmt::format("{} is a schedule for {} stages, but the model is cut into {}.", path, table.stages(), stages));
 }
 
-// All micro-batches through a stage before the next one.
-schedule::Table forwards_of(const std::vector<int>& owner, int64_t ranks, int64_t micro_batches) {
-  schedule::Table table{.micro_batches = static_cast<int>(micro_batches), .owner = owner, .backward = false};
-  table.ranks.resize(static_cast<size_t>(ranks));
-  for (int stage = 0; stage < table.stages(); ++stage) {
-    auto& actions = table.ranks[static_cast<size_t>(owner[static_cast<size_t>(stage)])];
-    for (int i = 0; i < table.micro_batches; ++i) actions.push_back({.stage = stage, .micro_batch = i});
-  }
-  return table;
-}
-
 }  // namespace
 
 std::vector<models::ModelStage> PipelinePlan::stages_of(int64_t pipeline_rank) const {
@@ -98,7 +87,7 @@ const parallel::PipelineRunner& Pipeline::runner_for(int64_t micro_batches) {
   if (c10::GradMode::is_enabled()) return training_;
   const auto found = validation_.find(micro_batches);
   if (found != validation_.end()) return found->second;
-  const schedule::Table table = forwards_of(plan_.table.owner, mesh_.size("pp"), micro_batches);
+  const schedule::Table table = schedule::forwards_only(plan_.table.owner, mesh_.size("pp"), micro_batches);
   return validation_.try_emplace(micro_batches, table, mesh_.group("pp"), model_.parameters()).first->second;
 }
 

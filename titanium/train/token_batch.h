@@ -19,7 +19,7 @@ LabelledBatch to_device(const data::Batch& batch, const models::LanguageModel& m
 // [batch, seq_len] on `device`.
 Tensor tokens_to_device(std::span<const int64_t> tokens, int64_t seq_len, Device device);
 
-// Of this rank's share.
+// Counts the labels in this rank's share that are not ignored.
 int64_t count_valid_tokens(const data::Batch& batch, const ops::SequenceShare& share = {});
 
 }  // namespace titanium::train

@@ -7,8 +7,8 @@
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
-#include "titanium/checkpoint/dcp_reader.h"
-#include "titanium/checkpoint/dcp_writer.h"
+#include "titanium/checkpoint/dcp/reader.h"
+#include "titanium/checkpoint/dcp/writer.h"
 
 namespace titanium::checkpoint {
 namespace {

@@ -7,10 +7,10 @@
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
-#include "titanium/checkpoint/crc32.h"
-#include "titanium/checkpoint/dcp_reader.h"
-#include "titanium/checkpoint/dcp_writer.h"
-#include "titanium/checkpoint/torch_archive.h"
+#include "titanium/checkpoint/dcp/reader.h"
+#include "titanium/checkpoint/dcp/writer.h"
+#include "titanium/checkpoint/io/crc32.h"
+#include "titanium/checkpoint/torch_file/archive.h"
 
 #define EXPECT_SAYS(message, part) EXPECT_PRED_FORMAT2(::testing::IsSubstring, part, message)
 

@@ -10,8 +10,8 @@
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/checkpoint/boxes.h"
-#include "titanium/checkpoint/dcp_reader.h"
-#include "titanium/checkpoint/dcp_writer.h"
+#include "titanium/checkpoint/dcp/reader.h"
+#include "titanium/checkpoint/dcp/writer.h"
 
 #define EXPECT_SAYS(message, part) EXPECT_PRED_FORMAT2(::testing::IsSubstring, part, message)
 

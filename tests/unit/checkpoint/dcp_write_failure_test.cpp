@@ -10,8 +10,8 @@
 #include "tests/support/without_privileges.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
-#include "titanium/checkpoint/dcp_writer.h"
-#include "titanium/checkpoint/temporary_file.h"
+#include "titanium/checkpoint/dcp/writer.h"
+#include "titanium/checkpoint/io/temporary_file.h"
 
 #define EXPECT_SAYS(message, part) EXPECT_PRED_FORMAT2(::testing::IsSubstring, part, message)
 

@@ -4,11 +4,11 @@
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/checkpoint/boxes.h"
-#include "titanium/checkpoint/dcp_reader.h"
-#include "titanium/checkpoint/safetensors_header.h"
-#include "titanium/checkpoint/safetensors_reader.h"
+#include "titanium/checkpoint/dcp/reader.h"
+#include "titanium/checkpoint/safetensors/header.h"
+#include "titanium/checkpoint/safetensors/reader.h"
 #include "titanium/checkpoint/tensor_stats.h"
-#include "titanium/checkpoint/torch_archive.h"
+#include "titanium/checkpoint/torch_file/archive.h"
 #include "titanium/checkpoint/weights_source.h"
 
 namespace titanium::checkpoint {

@@ -1,4 +1,4 @@
-#include "titanium/checkpoint/mapped_file.h"
+#include "titanium/checkpoint/io/mapped_file.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 #include <random>
 
 #include "titanium/base/error.h"
-#include "titanium/checkpoint/pickle_reader.h"
-#include "titanium/checkpoint/pickle_writer.h"
+#include "titanium/checkpoint/torch_file/pickle_reader.h"
+#include "titanium/checkpoint/torch_file/pickle_writer.h"
 
 namespace titanium::checkpoint {
 namespace {

@@ -5,7 +5,7 @@
 #include "tests/support/fuzz.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
-#include "titanium/checkpoint/safetensors_header.h"
+#include "titanium/checkpoint/safetensors/header.h"
 
 namespace titanium::checkpoint {
 namespace {

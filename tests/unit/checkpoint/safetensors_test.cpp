@@ -7,8 +7,8 @@
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
-#include "titanium/checkpoint/safetensors_reader.h"
-#include "titanium/checkpoint/safetensors_writer.h"
+#include "titanium/checkpoint/safetensors/reader.h"
+#include "titanium/checkpoint/safetensors/writer.h"
 
 namespace titanium::checkpoint {
 namespace {

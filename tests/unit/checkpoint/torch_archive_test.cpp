@@ -1,6 +1,4 @@
 // Archives of torch.save in memory: what we write is read, damage is refused. That torch agrees is in parity/dcp.py.
-#include "titanium/checkpoint/torch_archive.h"
-
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <zlib.h>
@@ -11,9 +9,10 @@
 
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/checkpoint/crc32.h"
-#include "titanium/checkpoint/mapped_file.h"
-#include "titanium/checkpoint/pickle_writer.h"
+#include "titanium/checkpoint/io/crc32.h"
+#include "titanium/checkpoint/io/mapped_file.h"
+#include "titanium/checkpoint/torch_file/archive.h"
+#include "titanium/checkpoint/torch_file/pickle_writer.h"
 
 namespace titanium::checkpoint {
 namespace {

@@ -1,5 +1,6 @@
 #include "titanium/config/availability.h"
 
+#include "tests/support/source_folder.h"
 #include "tests/unit/config/config_file.h"
 
 namespace titanium::config {
@@ -10,7 +11,7 @@ Args missing(const Args& args) { return unavailable_options(load_config(args)); 
 TEST(Availability, DefaultsAreAvailable) { EXPECT_EQ(missing({}), Args{}); }
 
 TEST(Availability, ShippedDebugModelIsAvailable) {
-  EXPECT_EQ(missing({fmt::format("--job.config_file={}/configs/llama3/debug_model.toml", TITANIUM_SOURCE_DIR)}),
+  EXPECT_EQ(missing({fmt::format("--job.config_file={}/configs/llama3/debug_model.toml", source_folder().string())}),
             Args{});
 }
 

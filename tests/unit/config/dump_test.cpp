@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/support/source_folder.h"
 #include "tests/unit/config/config_file.h"
 #include "titanium/base/file.h"
 #include "titanium/config/extension.h"
@@ -105,7 +106,7 @@ TEST(Dump, EveryOptionIsReadFromTheCommandLine) {
 
 TEST(Dump, ShownConfigurationsReadBackToThemselves) {
   for (const char* name : {"debug_model", "llama3_8b", "llama3_70b", "llama3_405b"}) {
-    const std::string path = fmt::format("{}/configs/llama3/{}.toml", TITANIUM_SOURCE_DIR, name);
+    const std::string path = fmt::format("{}/configs/llama3/{}.toml", source_folder().string(), name);
     const LoadedConfig loaded =
         load_config(Args{"--job.config_file", path, "--optimizer.eps=1e-15", "--job.description=a \"b\" # c",
                          "--parallelism.context_parallel_load_balancer=None", "--lr_scheduler.decay_ratio=0.1"});
@@ -147,7 +148,7 @@ TEST(Dump, InvalidUtf8OfTheCommandLineIsReplaced) {
 }
 
 TEST(Dump, OptionsPageIsInStep) {
-  EXPECT_EQ(read_file(std::filesystem::path(TITANIUM_SOURCE_DIR) / "docs/options.md", "page"), options_markdown())
+  EXPECT_EQ(read_file(source_folder() / "docs/options.md", "page"), options_markdown())
       << "Run: build/titanium config options --markdown > docs/options.md";
 }
 

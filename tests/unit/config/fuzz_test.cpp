@@ -1,6 +1,7 @@
 // Random damage to files and arguments: the answer is a configuration or a UsageError, soon.
 #include "tests/support/fuzz.h"
 
+#include "tests/support/source_folder.h"
 #include "tests/unit/config/config_file.h"
 #include "titanium/base/file.h"
 #include "titanium/config/dump.h"
@@ -87,8 +88,7 @@ void load_or_explain(const Args& args) {
 }
 
 TEST_F(Fuzz, DamagedFilesAreReadOrRefused) {
-  const std::string seed =
-      read_file(std::filesystem::path(TITANIUM_SOURCE_DIR) / "configs/llama3/debug_model.toml", "configuration");
+  const std::string seed = read_file(source_folder() / "configs/llama3/debug_model.toml", "configuration");
   repeat(500, [&] { load_or_explain({"--job.config_file", write_config(mutate(seed))}); });
 }
 

@@ -1,5 +1,6 @@
 #include "titanium/config/load_config.h"
 
+#include "tests/support/source_folder.h"
 #include "tests/unit/config/config_file.h"
 #include "titanium/config/dump.h"
 
@@ -159,7 +160,7 @@ TEST(LoadConfig, ExtensionsAreSelectedByTheirPythonModule) {
 TEST(LoadConfig, ShippedConfigurationsAreValid) {
   for (const char* name : {"debug_model", "llama3_8b", "llama3_70b", "llama3_405b"}) {
     EXPECT_NO_THROW(
-        load_config(Args{fmt::format("--job.config_file={}/configs/llama3/{}.toml", TITANIUM_SOURCE_DIR, name)}))
+        load_config(Args{fmt::format("--job.config_file={}/configs/llama3/{}.toml", source_folder().string(), name)}))
         << name;
   }
 }

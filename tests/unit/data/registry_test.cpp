@@ -1,4 +1,5 @@
 #include "tests/support/data_files.h"
+#include "tests/support/source_folder.h"
 #include "titanium/data/dataset_registry.h"
 
 namespace titanium::data::testing {
@@ -50,8 +51,8 @@ TEST(DatasetRegistry, BundledSetsAreReadWhole) {
        {std::tuple{"c4_test", 2000, 2'500'000}, {"c4_test_validation", 130, 150'000}}) {
     const auto dataset = find_dataset(name, std::nullopt);
     int64_t characters = 0;
-    Loader loader({.name = dataset.name, .path = fs::path(TITANIUM_SOURCE_DIR) / dataset.path, .streams = 1},
-                  encode_bytes, {.batch = 1, .packing = {.seq_len = 4096, .infinite = false, .keep_remainder = true}});
+    Loader loader({.name = dataset.name, .path = source_folder() / dataset.path, .streams = 1}, encode_bytes,
+                  {.batch = 1, .packing = {.seq_len = 4096, .infinite = false, .keep_remainder = true}});
     int64_t documents = 0;
     while (const auto batch = loader.next()) {
       for (const int64_t token : batch->inputs) characters += token > 0 && token < 256 ? 1 : 0;

@@ -95,7 +95,7 @@ TEST_F(Streams, LabelsAreTheNextTokens) {
     }
 }
 
-// By definition: rows, tokens behind 257 (the end that encode_bytes writes), and with it those behind an 'e'.
+// By definition: rows, tokens after 257 (the end that encode_bytes writes), and with it those after an 'e'.
 std::vector<int32_t> expected_starts(const Batch& batch, std::optional<int64_t> end_of_document) {
   std::vector<int32_t> starts;
   for (size_t i = 0; i < batch.inputs.size(); ++i) {

@@ -1,5 +1,3 @@
-#include "titanium/models/convert.h"
-
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 
@@ -11,7 +9,8 @@
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/checkpoint/tensor_stats.h"
-#include "titanium/checkpoint/torch_file_writer.h"
+#include "titanium/checkpoint/torch_file/writer.h"
+#include "titanium/models/convert_weights.h"
 
 namespace titanium::models {
 namespace {

@@ -1,11 +1,10 @@
-#include "titanium/models/converters.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/support/tiny_llama.h"
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/models/llama3/model.h"
+#include "titanium/models/model_converters.h"
 
 namespace titanium::models {
 namespace {

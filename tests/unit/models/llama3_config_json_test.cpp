@@ -60,7 +60,7 @@ class ConfigJson : public ::testing::Test {
   }
   Args read(const Json& json) { return read_text(json.dump()); }
 
-  // The sentence behind the file's name.
+  // The sentence after the file's name.
   std::string refusal(const std::string& text) {
     try {
       read_text(text);

@@ -1,4 +1,4 @@
-#include "titanium/ops/attention_library.h"
+#include "titanium/ops/attention/attention_library.h"
 
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>

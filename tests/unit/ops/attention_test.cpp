@@ -1,4 +1,4 @@
-#include "titanium/ops/attention.h"
+#include "titanium/ops/attention/attention.h"
 
 #include <ATen/ops/equal.h>
 #include <c10/core/GradMode.h>

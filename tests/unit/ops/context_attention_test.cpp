@@ -1,9 +1,9 @@
-#include "titanium/ops/context_attention.h"
+#include "titanium/ops/attention/context_attention.h"
 
 #include "tests/support/documents.h"
 #include "tests/support/tensors.h"
-#include "titanium/ops/attend.h"
-#include "titanium/ops/attention.h"
+#include "titanium/ops/attention/attend.h"
+#include "titanium/ops/attention/attention.h"
 
 namespace titanium::ops {
 namespace {

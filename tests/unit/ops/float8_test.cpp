@@ -1,4 +1,4 @@
-#include "titanium/ops/float8.h"
+#include "titanium/ops/linear/float8.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "tests/support/tensors.h"
-#include "titanium/ops/linear.h"
+#include "titanium/ops/linear/linear.h"
 
 namespace titanium::ops {
 namespace {
@@ -160,7 +160,7 @@ TEST(Float8, EveryFormOfAProductIsTheSameProduct) {
     accumulate_weight_grad(grad, x, *weight);
     const Tensor once = weight->grad.clone();
     GradQueue queue;
-    weight->put_off = &queue;
+    weight->deferred = &queue;
     accumulate_weight_grad(grad, x, *weight);
     EXPECT_TRUE(at::equal(weight->grad, once));
     for (const auto& work : queue) work();

@@ -1,4 +1,4 @@
-#include "titanium/ops/gemm_choices.h"
+#include "titanium/ops/linear/gemm_choices.h"
 
 #include <cstdlib>
 

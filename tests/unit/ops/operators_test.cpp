@@ -16,7 +16,7 @@
 #include "titanium/ops/embedding.h"
 #include "titanium/ops/feed_forward.h"
 #include "titanium/ops/head_loss.h"
-#include "titanium/ops/linear.h"
+#include "titanium/ops/linear/linear.h"
 #include "titanium/ops/norm_qkv_rope.h"
 #include "titanium/ops/rms_norm.h"
 #include "titanium/ops/rope.h"

@@ -71,7 +71,7 @@ TEST(ActivationCheckpoint, BlocksOfOneModelHaveListsOfTheirOwn) {
   EXPECT_EQ(plan("full", "", 0, blocks), (Plan{1, kInput, 0}));
   EXPECT_EQ(plan("selective", "op", 0, blocks), (Plan{0, kAttentionHalf, 0}));
   EXPECT_EQ(plan("selective", "2", 0, blocks), (Plan{0, kInput, 0}));
-  // Of 170 bytes: products before whole blocks, whichever block has them.
+  // A budget of 170 bytes takes products before whole blocks, whichever block has them.
   EXPECT_EQ(plan("memory_budget", "", 0.75, blocks), (Plan{0, kAttentionHalf, 0}));
   EXPECT_EQ(plan("memory_budget", "", 0.5, blocks), (Plan{1, kAttentionHalf, 0}));
   EXPECT_EQ(plan("memory_budget", "", 0.2, blocks), (Plan{1, kInput, 0}));

@@ -5,8 +5,8 @@
 #include "tests/support/tensors.h"
 #include "tests/support/threaded_ranks.h"
 #include "titanium/comm/flight_recorder.h"
-#include "titanium/ops/attention.h"
-#include "titanium/ops/context_attention.h"
+#include "titanium/ops/attention/attention.h"
+#include "titanium/ops/attention/context_attention.h"
 
 namespace titanium::parallel {
 namespace {

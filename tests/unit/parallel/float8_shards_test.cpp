@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/threaded_ranks.h"
-#include "titanium/ops/float8.h"
+#include "titanium/ops/linear/float8.h"
 #include "titanium/parallel/placement.h"
 #include "titanium/parallel/sharded_unit.h"
 

@@ -11,7 +11,7 @@
 
 #include "tests/support/tensors.h"
 #include "tests/support/threaded_ranks.h"
-#include "titanium/ops/linear.h"
+#include "titanium/ops/linear/linear.h"
 #include "titanium/schedule/check.h"
 #include "titanium/schedule/csv.h"
 
@@ -121,7 +121,7 @@ Result run_in_stages(const schedule::Table& table, int seed) {
     for (size_t stage = 0; stage < table.owner.size(); ++stage) {
       const bool here = table.owner[stage] == world.rank();
       EXPECT_EQ(own.weights[stage]->grad.defined(), here);
-      EXPECT_EQ(own.weights[stage]->put_off, nullptr);
+      EXPECT_EQ(own.weights[stage]->deferred, nullptr);
       if (here) result.grads[stage] = own.weights[stage]->grad;
     }
   });

@@ -6,7 +6,7 @@
 #include "tests/support/tensors.h"
 #include "tests/support/threaded_ranks.h"
 #include "titanium/nn/unit.h"
-#include "titanium/ops/linear.h"
+#include "titanium/ops/linear/linear.h"
 #include "titanium/parallel/pipeline_runner.h"
 
 namespace titanium::parallel {

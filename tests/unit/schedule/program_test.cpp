@@ -74,7 +74,7 @@ TEST(Program, EveryScheduleRunsUnderEveryTransport) {
   for_all_shapes([](const Schedule& schedule, const Shape& shape) {
     const Table table = build_table(schedule, shape);
     for (const int ahead : {0, 1, 2, 100}) expect_sound(table, ahead);
-    expect_sound(forwards_only(table), 1);
+    expect_sound(forwards_only(table.owner, shape.ranks, shape.micro_batches), 1);
   });
 }
 

@@ -107,7 +107,7 @@ TEST(StageSplit, ModulesByHandMustBeWholeAndInOrder) {
   EXPECT_EQ(with({{"tok_embeddings"}, {"layers.0", "layers.1", "norm", "output"}}), "");
   EXPECT_EQ(with({{"tok_embeddings", "layers.0"}, {"layers.1", "norm"}}), option + ": 'output' is in no stage.");
   EXPECT_EQ(with({{"tok_embeddings", "layers.0"}, {"layers.0", "layers.1", "norm", "output"}}),
-            option + ": 'layers.0' is there twice, or in a stage behind its place.");
+            option + ": 'layers.0' is there twice, or in a stage after its place.");
   EXPECT_EQ(with({{"tok_embeddings", "layers.1"}, {"layers.0", "norm", "output"}}),
             option + ": stage 0 has 'layers.1', but 'layers.0' must come before.");
   EXPECT_EQ(with({{"tok_embedings"}, {"layers.0", "layers.1", "norm", "output"}}),

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/source_folder.h"
 #include "tests/support/tiny_llama.h"
 #include "titanium/base/error.h"
 #include "titanium/models/llama3/model.h"
@@ -12,8 +13,8 @@ namespace {
 
 JobConfig tiny_config() {
   JobConfig config;
-  config.model.hf_assets_path = TITANIUM_SOURCE_DIR "/tests/assets/tokenizer";
-  config.training.dataset_path = TITANIUM_SOURCE_DIR "/tests/assets/c4_test";
+  config.model.hf_assets_path = source_folder() / "tests/assets/tokenizer";
+  config.training.dataset_path = source_folder() / "tests/assets/c4_test";
   config.training.seq_len = 32;
   config.training.local_batch_size = 4;
   config.training.mixed_precision_param = "float32";

@@ -1,7 +1,7 @@
-#include "titanium/train/metrics_line.h"
+#include "titanium/train/report/metrics_line.h"
 
 #include "titanium/base/log.h"
-#include "titanium/train/peak_flops.h"
+#include "titanium/train/report/peak_flops.h"
 
 namespace titanium::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "titanium/train/metrics.h"
+#include "titanium/train/report/metrics.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -174,11 +174,9 @@ TEST(Metrics, OtherRanksWriteNoFiles) {
   EXPECT_TRUE(fs::is_empty(folder));
 }
 
-TEST(Metrics, TensorBoardFilesLieInAFolderNamedByTheMinuteAndTheRank) {
+TEST(Metrics, TensorBoardFilesLieInAFolderNamedByTheMinute) {
   const fs::path folder = test_folder();
   MetricsOptions options = options_in(folder);
-  options.is_metrics_rank = false;
-  options.rank_folder = 3;
   options.enable_tensorboard = true;
   const TimedRun run(options);
   std::vector<std::string> files;
@@ -188,7 +186,7 @@ TEST(Metrics, TensorBoardFilesLieInAFolderNamedByTheMinuteAndTheRank) {
   ASSERT_EQ(files.size(), 1U);
   EXPECT_EQ(files[0].find("tb/20"), 0U);
   EXPECT_EQ(files[0].substr(11, 1), "-");
-  EXPECT_EQ(files[0].find("/rank_3/events.out.tfevents."), 16U);
+  EXPECT_EQ(files[0].find("/events.out.tfevents."), 16U);
 }
 
 TEST(MetricsJsonl, HasAllKeysWithNineDigits) {

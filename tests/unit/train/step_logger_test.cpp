@@ -1,4 +1,4 @@
-#include "titanium/train/step_logger.h"
+#include "titanium/train/report/step_logger.h"
 
 #include <ATen/ops/scalar_tensor.h>
 

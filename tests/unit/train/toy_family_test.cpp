@@ -7,7 +7,7 @@
 #include "titanium/models/hugging_face_export.h"
 #include "titanium/models/model_weights.h"
 #include "titanium/models/registry.h"
-#include "titanium/train/generate.h"
+#include "titanium/train/inference/generate.h"
 
 namespace titanium::train {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 
+#include "tests/support/source_folder.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tiny_llama.h"
 #include "titanium/base/error.h"
@@ -15,11 +16,11 @@ namespace {
 
 JobConfig tiny_config() {
   JobConfig config;
-  config.model.hf_assets_path = std::string(TITANIUM_SOURCE_DIR) + "/tests/assets/tokenizer";
+  config.model.hf_assets_path = source_folder() / "tests/assets/tokenizer";
   config.training.seq_len = 48;
   config.training.local_batch_size = 8;
   config.training.dataset = "c4_test";
-  config.training.dataset_path = std::string(TITANIUM_SOURCE_DIR) + "/tests/assets/c4_test";
+  config.training.dataset_path = source_folder() / "tests/assets/c4_test";
   config.training.mixed_precision_param = "float32";
   config.activation_checkpoint.mode = "none";
   config.optimizer.lr = 1e-2;

@@ -13,17 +13,17 @@ namespace {
 class NcclWork : public PendingWork {
  public:
   NcclWork(c10::intrusive_ptr<c10d::Work> work, std::vector<Tensor> tensors,
-           std::shared_ptr<const Conditions> conditions)
-      : work_(std::move(work)), tensors_(std::move(tensors)), conditions_(std::move(conditions)) {}
+           std::shared_ptr<const GroupContext> context)
+      : work_(std::move(work)), tensors_(std::move(tensors)), context_(std::move(context)) {}
 
   void wait() override {
-    conditions_->explained(-1, [&] { work_->wait(); });
+    context_->explained(-1, [&] { work_->wait(); });
   }
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;
   std::vector<Tensor> tensors_;  // until the current stream waits for the collective, nobody else may get their memory
-  std::shared_ptr<const Conditions> conditions_;
+  std::shared_ptr<const GroupContext> context_;
 };
 
 c10d::ReduceOp to_nccl(Reduce op) {
@@ -41,7 +41,7 @@ c10d::ReduceOp to_nccl(Reduce op) {
 class NcclGroup : public C10dGroup {
  public:
   NcclGroup(const GroupSpec& spec, c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl)
-      : C10dGroup(spec.axis, spec.rank, spec.members), conditions_(spec.conditions), nccl_(std::move(nccl)) {}
+      : C10dGroup(spec.axis, spec.rank, spec.members), context_(spec.context), nccl_(std::move(nccl)) {}
   ~NcclGroup() override {
     // The peers that a clean end waits for may be gone.
     if (std::uncaught_exceptions() > 0)
@@ -97,10 +97,10 @@ class NcclGroup : public C10dGroup {
  private:
   template <typename Start>
   Work pending(std::vector<Tensor> tensors, const Start& start) const {
-    return std::make_unique<NcclWork>(conditions_->explained(-1, start), std::move(tensors), conditions_);
+    return std::make_unique<NcclWork>(context_->explained(-1, start), std::move(tensors), context_);
   }
 
-  std::shared_ptr<const Conditions> conditions_;
+  std::shared_ptr<const GroupContext> context_;
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl_;
 };
 
@@ -110,7 +110,7 @@ std::shared_ptr<C10dGroup> make_nccl_group(const GroupSpec& spec, Device device)
   TI_ASSERT(device.is_cuda() && device.has_index());
   const c10::cuda::CUDAGuard guard(device);
   const auto options = c10d::ProcessGroupNCCL::Options::create();
-  options->timeout = spec.conditions->deadline().timeout;
+  options->timeout = spec.context->deadline().timeout;
   options->group_name = spec.axis;
   options->global_ranks_in_group.assign(spec.members.begin(), spec.members.end());
   try {
@@ -123,7 +123,7 @@ std::shared_ptr<C10dGroup> make_nccl_group(const GroupSpec& spec, Device device)
   } catch (const std::exception& error) {
     throw CommError(fmt::format("rank {}: cannot connect the {} ranks of axis {} with NCCL: {}",
                                 spec.members[spec.rank], spec.members.size(), spec.axis,
-                                spec.conditions->explain(error, -1)));
+                                spec.context->explain(error, -1)));
   }
 }
 

@@ -1,4 +1,4 @@
-// The "post_processor" of tokenizer.json: tokens that every text gets in front and behind.
+// The "post_processor" of tokenizer.json: tokens that every text gets at its begin and end.
 #pragma once
 
 #include <vector>

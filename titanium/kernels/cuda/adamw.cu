@@ -1,7 +1,7 @@
 #include "titanium/kernels/adamw_update.h"
-#include "titanium/kernels/cuda/chunk.cuh"
-#include "titanium/kernels/cuda/launch.cuh"
-#include "titanium/kernels/cuda/vector.cuh"
+#include "titanium/kernels/cuda/device/chunk.cuh"
+#include "titanium/kernels/cuda/device/launch.cuh"
+#include "titanium/kernels/cuda/device/vector.cuh"
 #include "titanium/kernels/stochastic_rounding.h"
 
 namespace titanium::kernels {

@@ -1,9 +1,9 @@
 #include <type_traits>
 
 #include "titanium/kernels/copy_tensors.h"
-#include "titanium/kernels/cuda/chunk.cuh"
-#include "titanium/kernels/cuda/launch.cuh"
-#include "titanium/kernels/cuda/vector.cuh"
+#include "titanium/kernels/cuda/device/chunk.cuh"
+#include "titanium/kernels/cuda/device/launch.cuh"
+#include "titanium/kernels/cuda/device/vector.cuh"
 
 namespace titanium::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "titanium/kernels/cuda/cross_entropy_ring.cuh"
+#include "titanium/kernels/cuda/device/cross_entropy_ring.cuh"
 
 namespace titanium::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "titanium/kernels/cuda/cross_entropy.cuh"
+#include "titanium/kernels/cuda/device/cross_entropy.cuh"
 
 namespace titanium::kernels {
 namespace {

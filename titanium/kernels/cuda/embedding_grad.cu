@@ -1,6 +1,6 @@
-#include "titanium/kernels/cuda/launch.cuh"
-#include "titanium/kernels/cuda/reduce.cuh"
-#include "titanium/kernels/cuda/vector.cuh"
+#include "titanium/kernels/cuda/device/launch.cuh"
+#include "titanium/kernels/cuda/device/reduce.cuh"
+#include "titanium/kernels/cuda/device/vector.cuh"
 #include "titanium/kernels/embedding_grad.h"
 
 namespace titanium::kernels {

@@ -1,5 +1,5 @@
-#include "titanium/kernels/cuda/launch.cuh"
-#include "titanium/kernels/cuda/magnitude.cuh"
+#include "titanium/kernels/cuda/device/launch.cuh"
+#include "titanium/kernels/cuda/device/magnitude.cuh"
 #include "titanium/kernels/float8.h"
 
 namespace titanium::kernels {

@@ -1,4 +1,4 @@
-#include "titanium/kernels/cuda/float8_tile.cuh"
+#include "titanium/kernels/cuda/device/float8_tile.cuh"
 
 namespace titanium::kernels {
 namespace {

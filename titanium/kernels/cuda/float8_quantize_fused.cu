@@ -1,7 +1,7 @@
 // Sources that compute what is quantised: it is never stored in high precision.
-#include "titanium/kernels/cuda/float8_tile.cuh"
-#include "titanium/kernels/cuda/rms_norm.cuh"
-#include "titanium/kernels/cuda/swiglu.cuh"
+#include "titanium/kernels/cuda/device/float8_tile.cuh"
+#include "titanium/kernels/cuda/device/rms_norm.cuh"
+#include "titanium/kernels/cuda/device/swiglu.cuh"
 
 namespace titanium::kernels {
 namespace {

@@ -1,6 +1,6 @@
-#include "titanium/kernels/cuda/float8.cuh"
-#include "titanium/kernels/cuda/launch.cuh"
-#include "titanium/kernels/cuda/magnitude.cuh"
+#include "titanium/kernels/cuda/device/float8.cuh"
+#include "titanium/kernels/cuda/device/launch.cuh"
+#include "titanium/kernels/cuda/device/magnitude.cuh"
 
 namespace titanium::kernels {
 namespace {

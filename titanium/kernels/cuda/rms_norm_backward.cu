@@ -1,5 +1,5 @@
-#include "titanium/kernels/cuda/ring.cuh"
-#include "titanium/kernels/cuda/rms_norm.cuh"
+#include "titanium/kernels/cuda/device/ring.cuh"
+#include "titanium/kernels/cuda/device/rms_norm.cuh"
 
 namespace titanium::kernels {
 namespace {
@@ -9,7 +9,7 @@ using rms::Cut;
 // Blocks per multiprocessor. Each writes a part of dweight, so few large blocks are better than many small ones; and
 // with more under way than this, the memory is slower.
 constexpr int backward_blocks(int threads) { return threads < 512 ? 512 / threads : 1; }
-// Of whatever kernel is chosen for rows of `dim`: blocks of 128 threads hold no more than 2048 elements.
+// The largest grid of any kernel that rows of `dim` may take: blocks of 128 threads hold no more than 2048 elements.
 constexpr int most_blocks(int64_t dim) { return backward_blocks(dim <= 2048 ? 128 : 256); }
 static_assert(rms::kPlainBlocks <= most_blocks(4096));
 

@@ -1,4 +1,4 @@
-#include "titanium/kernels/cuda/rms_norm.cuh"
+#include "titanium/kernels/cuda/device/rms_norm.cuh"
 
 namespace titanium::kernels {
 namespace {

@@ -1,6 +1,6 @@
-#include "titanium/kernels/cuda/launch.cuh"
-#include "titanium/kernels/cuda/magnitude.cuh"
-#include "titanium/kernels/cuda/vector.cuh"
+#include "titanium/kernels/cuda/device/launch.cuh"
+#include "titanium/kernels/cuda/device/magnitude.cuh"
+#include "titanium/kernels/cuda/device/vector.cuh"
 #include "titanium/kernels/rope.h"
 
 namespace titanium::kernels {

@@ -1,9 +1,9 @@
 #include <cmath>
 
-#include "titanium/kernels/cuda/chunk.cuh"
-#include "titanium/kernels/cuda/launch.cuh"
-#include "titanium/kernels/cuda/reduce.cuh"
-#include "titanium/kernels/cuda/vector.cuh"
+#include "titanium/kernels/cuda/device/chunk.cuh"
+#include "titanium/kernels/cuda/device/launch.cuh"
+#include "titanium/kernels/cuda/device/reduce.cuh"
+#include "titanium/kernels/cuda/device/vector.cuh"
 #include "titanium/kernels/sum_of_squares.h"
 
 namespace titanium::kernels {

@@ -1,7 +1,7 @@
-#include "titanium/kernels/cuda/launch.cuh"
-#include "titanium/kernels/cuda/magnitude.cuh"
-#include "titanium/kernels/cuda/swiglu.cuh"
-#include "titanium/kernels/cuda/vector.cuh"
+#include "titanium/kernels/cuda/device/launch.cuh"
+#include "titanium/kernels/cuda/device/magnitude.cuh"
+#include "titanium/kernels/cuda/device/swiglu.cuh"
+#include "titanium/kernels/cuda/device/vector.cuh"
 #include "titanium/kernels/swiglu.h"
 
 namespace titanium::kernels {

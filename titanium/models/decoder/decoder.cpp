@@ -6,7 +6,7 @@
 #include "titanium/ops/embedding.h"
 #include "titanium/ops/head_loss.h"
 #include "titanium/ops/init.h"
-#include "titanium/ops/linear.h"
+#include "titanium/ops/linear/linear.h"
 #include "titanium/ops/sequence_share.h"
 
 namespace titanium::models::decoder {

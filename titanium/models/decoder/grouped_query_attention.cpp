@@ -1,8 +1,8 @@
 #include "titanium/models/decoder/grouped_query_attention.h"
 
-#include "titanium/ops/context_attention.h"
+#include "titanium/ops/attention/context_attention.h"
 #include "titanium/ops/init.h"
-#include "titanium/ops/linear.h"
+#include "titanium/ops/linear/linear.h"
 
 namespace titanium::models::decoder {
 

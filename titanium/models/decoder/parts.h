@@ -7,8 +7,8 @@
 #include "titanium/nn/kv_cache.h"
 #include "titanium/nn/layers.h"
 #include "titanium/nn/unit.h"
-#include "titanium/ops/attention.h"
-#include "titanium/ops/context_exchange.h"
+#include "titanium/ops/attention/attention.h"
+#include "titanium/ops/attention/context_exchange.h"
 #include "titanium/ops/row_exchange.h"
 #include "titanium/parallel/tensor_parallel.h"
 

@@ -1,4 +1,4 @@
-#include "titanium/ops/gemm.h"
+#include "titanium/ops/linear/gemm.h"
 
 #include "titanium/base/error.h"
 

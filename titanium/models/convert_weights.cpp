@@ -1,0 +1,208 @@
+#include "titanium/models/convert_weights.h"
+
+#include <ATen/ops/empty.h>
+#include <unistd.h>
+
+#include <functional>
+#include <set>
+
+#include "titanium/base/error.h"
+#include "titanium/base/progress.h"
+#include "titanium/checkpoint/boxes.h"
+#include "titanium/checkpoint/dcp/writer.h"
+#include "titanium/checkpoint/io/temporary_file.h"
+#include "titanium/checkpoint/torch_file/writer.h"
+#include "titanium/models/hugging_face_export.h"
+#include "titanium/models/model_weights.h"
+
+namespace titanium::models {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::DcpPath;
+
+constexpr uint64_t kDcpFileBytes = uint64_t{128} << 20;  // held in memory until it is written
+
+struct OutputTensor {
+  std::string name;
+  DcpPath path;
+  Dtype dtype;
+  Shape shape;
+};
+
+// What is to be written, and how to get it.
+struct Output {
+  std::vector<OutputTensor> tensors;
+  std::vector<std::pair<std::string, DcpPath>> values;
+  std::function<void(const std::string& name, const Box& box, const Tensor& destination)> read;
+
+  int64_t bytes() const {
+    int64_t sum = 0;
+    for (const OutputTensor& tensor : tensors) {
+      sum += volume(tensor.shape) * static_cast<int64_t>(c10::elementSize(tensor.dtype));
+    }
+    return sum;
+  }
+  // Slices of all tensors in their order.
+  void for_each_slice(const std::function<void(const OutputTensor&, const Box&, const Tensor&)>& use) const {
+    Progress progress("converting weights", bytes());
+    int64_t done = 0;
+    for (const OutputTensor& tensor : tensors) {
+      checkpoint::for_each_slice(tensor.shape, tensor.dtype, checkpoint::kSliceBytes, [&](const Box& box) {
+        const Tensor slice = at::empty(box.shape, at::TensorOptions(tensor.dtype));
+        read(tensor.name, box, slice);
+        use(tensor, box, slice);
+        progress.update(done += static_cast<int64_t>(slice.nbytes()));
+      });
+    }
+  }
+};
+
+// The one dtype of all parameters, if there is such.
+Dtype common_dtype(const LanguageModel& model, const ModelWeights& weights) {
+  std::set<Dtype> dtypes;
+  for (const Parameter* parameter : model.parameters()) dtypes.insert(weights.dtype(parameter->fqn));
+  return dtypes.size() == 1 ? *dtypes.begin() : at::kFloat;
+}
+
+Output output_of_model(const LanguageModel& model, std::shared_ptr<const ModelWeights> weights,
+                       std::optional<Dtype> dtype) {
+  Output output;
+  for (const auto& [fqn, shape] : model.stored_tensors()) {
+    output.tensors.push_back({fqn, {fqn}, dtype.value_or(weights->dtype(fqn)), shape});
+  }
+  output.read = [weights](const std::string& name, const Box& box, const Tensor& destination) {
+    weights->read(name, box, destination);
+  };
+  return output;
+}
+
+Output output_of_everything(const checkpoint::WeightsSource& source, std::optional<Dtype> dtype) {
+  Output output;
+  for (const auto& [name, tensor] : source.tensors()) {
+    const bool cast = dtype && c10::isFloatingType(tensor.dtype) && !is_training_state(name);
+    output.tensors.push_back({name, source.path_to(name), cast ? *dtype : tensor.dtype, tensor.shape});
+  }
+  for (const std::string& name : source.values()) output.values.emplace_back(name, source.path_to(name));
+  output.read = [&source](const std::string& name, const Box& box, const Tensor& destination) {
+    source.read(name, box, destination);
+  };
+  return output;
+}
+
+std::span<const std::byte> bytes_of(const Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+void write_torch(const checkpoint::WeightsSource& source, const Output& output, const fs::path& target) {
+  std::vector<checkpoint::TorchFileItem> items;
+  for (const OutputTensor& tensor : output.tensors) {
+    items.push_back({tensor.path, checkpoint::TorchFileItem::TensorKind{tensor.dtype, tensor.shape}});
+  }
+  for (const auto& [name, path] : output.values) items.push_back({path, source.value(name)});
+  checkpoint::TorchFileWriter writer(target, items);
+  output.for_each_slice([&](const OutputTensor&, const Box&, const Tensor& slice) { writer.write(bytes_of(slice)); });
+  writer.publish();
+}
+
+void write_dcp(const checkpoint::WeightsSource& source, const Output& output, const fs::path& folder) {
+  std::vector<checkpoint::DcpObjectItem> objects;
+  for (const auto& [name, path] : output.values) objects.push_back({name, source.value(name), path});
+  std::vector<checkpoint::DcpPart> parts;
+  std::vector<checkpoint::DcpTensorItem> pending;
+  uint64_t bytes = 0;
+  const auto flush = [&] {
+    parts.push_back(checkpoint::write_dcp_files(folder, static_cast<int>(parts.size()), pending, objects, /*files=*/1));
+    pending.clear(), objects.clear();
+    bytes = 0;
+  };
+  output.for_each_slice([&](const OutputTensor& tensor, const Box& box, const Tensor& slice) {
+    pending.push_back({tensor.name, tensor.shape, box, slice, false, tensor.path});
+    bytes += slice.nbytes();
+    if (bytes >= kDcpFileBytes) flush();
+  });
+  if (!pending.empty() || !objects.empty()) flush();
+  checkpoint::publish_dcp(folder, parts, source.facts());
+}
+
+void write_hugging_face(const LanguageModel& model, const Output& output, const fs::path& folder,
+                        const fs::path& assets) {
+  const HuggingFaceExport out(model, output.tensors.front().dtype, assets);
+  out.create_files(folder);
+  output.for_each_slice([&](const OutputTensor& tensor, const Box& box, const Tensor& slice) {
+    out.write(folder, tensor.name, box, slice);
+  });
+  out.finish(folder);
+  out.seal(folder);
+}
+
+bool holds_weights(const fs::path& folder) {
+  if (fs::is_empty(folder)) return true;
+  return std::ranges::any_of(
+      std::array{".metadata", "model.safetensors", "model.safetensors.index.json", "consolidated.00.pth"},
+      [&](const char* name) { return fs::exists(folder / name); });
+}
+
+void check_target(const fs::path& target, const ConvertOptions& options) {
+  if (!fs::exists(fs::symlink_status(target))) return;
+  if (!options.replace) {
+    throw UsageError(fmt::format("{} exists. Name another place, or give --force to replace it.", target.string()));
+  }
+  const bool is_folder = fs::is_directory(target);
+  if (is_folder == (options.to != WeightsFormat::kTorch) && (!is_folder || holds_weights(target))) return;
+  throw UsageError(
+      fmt::format("{} is a {} that holds something else than the {} to be written: it is not replaced, even "
+                  "with --force. Name another place, or remove it.",
+                  target.string(), is_folder ? "folder" : "file", is_folder ? "weights" : "folder"));
+}
+
+// A folder under a name of its own, which then takes the target's place; removed when something fails before that.
+void write_folder(const fs::path& target, const std::function<void(const fs::path&)>& write) {
+  const fs::path written = target.string() + fmt::format(".{}.tmp", ::getpid());
+  const fs::path former = target.string() + fmt::format(".{}.old", ::getpid());
+  std::error_code error;
+  fs::remove_all(written, error);
+  try {
+    fs::create_directories(written, error);
+    TI_CHECK(!error, "{} cannot be made: {}. Check permissions and free space.", written.string(), error.message());
+    write(written);
+    if (fs::exists(target)) fs::rename(target, former);
+    fs::rename(written, target);
+  } catch (...) {
+    fs::remove_all(written, error);
+    throw;
+  }
+  checkpoint::sync_folder(fs::absolute(target).parent_path());
+  fs::remove_all(former, error);
+}
+
+fs::path without_last_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
+}  // namespace
+
+void convert_weights(const checkpoint::WeightsSource& source, const fs::path& given, const ConvertOptions& options) {
+  const fs::path target = without_last_slash(given);
+  const bool to_hugging_face = options.to == WeightsFormat::kHuggingFace;
+  TI_ASSERT(options.model != nullptr || !to_hugging_face, "Hugging Face weights are those of a model");
+  check_target(target, options);
+  Output output;
+  if (options.model != nullptr) {
+    const auto weights = std::make_shared<ModelWeights>(*options.model, source);
+    std::optional<Dtype> dtype = options.dtype;
+    if (to_hugging_face && !dtype) dtype = common_dtype(*options.model, *weights);
+    output = output_of_model(*options.model, weights, dtype);
+  } else {
+    output = output_of_everything(source, options.dtype);
+  }
+  switch (options.to) {
+    case WeightsFormat::kTorch:
+      return write_torch(source, output, target);
+    case WeightsFormat::kDcp:
+      return write_folder(target, [&](const fs::path& folder) { write_dcp(source, output, folder); });
+    case WeightsFormat::kHuggingFace:
+      return write_folder(
+          target, [&](const fs::path& folder) { write_hugging_face(*options.model, output, folder, options.assets); });
+  }
+}
+
+}  // namespace titanium::models

@@ -1,0 +1,32 @@
+// Writes weights in another format, slice by slice: memory stays at a few hundred megabytes whatever their size.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "titanium/checkpoint/weights_source.h"
+#include "titanium/models/language_model.h"
+
+namespace titanium::models {
+
+enum class WeightsFormat { kDcp, kHuggingFace, kTorch };
+
+struct ConvertOptions {
+  WeightsFormat to = WeightsFormat::kDcp;
+  // Null: everything that the source has, under its names and paths; impossible for Hugging Face. Else the parameters
+  // of this model only, under our names, or Hugging Face's.
+  const LanguageModel* model = nullptr;
+  // The dtype of the weights (not of training state). Without it they keep the dtype of the source; where the format
+  // wants one dtype for all and the source has several, that is float32.
+  std::optional<Dtype> dtype;
+  std::filesystem::path assets;  // of a Hugging Face folder, see HuggingFaceExport
+  bool replace = false;
+};
+
+// Writes the file (torch) or folder (the others) `target`, which appears whole or not at all. Throws UsageError when it
+// exists and is not to be replaced, or is a folder that holds no weights; Error when the weights are not those of the
+// model, cannot be read, or cannot be written.
+void convert_weights(const checkpoint::WeightsSource& source, const std::filesystem::path& target,
+                     const ConvertOptions& options);
+
+}  // namespace titanium::models

@@ -1,0 +1,103 @@
+// What a run reports: it counts between log steps, and for a log step computes, logs and writes.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "titanium/train/report/event_file.h"
+#include "titanium/train/report/memory_monitor.h"
+#include "titanium/train/report/metrics_jsonl.h"
+#include "titanium/train/report/metrics_line.h"
+
+namespace titanium::train {
+
+struct MetricsOptions {
+  int64_t log_freq = 10;
+  bool color = true;
+  bool enable_tensorboard = false;
+  std::filesystem::path dump_folder = "outputs";
+  std::string save_tb_folder = "tb";
+  bool enable_jsonl = true;
+  bool is_metrics_rank = true;  // this rank writes metrics.jsonl and TensorBoard files
+  int64_t resumed_step = 0;     // the last step of the checkpoint that the run goes on from
+  double flops_per_token = 0;
+  std::optional<double> peak_flops = std::nullopt;  // of the device; none on a CPU, which claims no MFU
+  int64_t non_data_parallel_size = 1;               // ranks that share one rank's tokens: cp * tp * pp
+};
+
+// What the trainer knows of a log step, from all ranks.
+struct StepResults {
+  int64_t step = 0;
+  double loss = 0;       // mean over the valid tokens of all ranks
+  double max_loss = 0;   // of the rank with the largest mean
+  double grad_norm = 0;  // before clipping
+  double lr = 0;
+  int64_t tokens_seen = 0;
+  double finished = 0;  // when the device was done with it, on the clock of the sources
+};
+
+// What happened from one log step to the next.
+struct IntervalCounts {
+  int64_t tokens = 0;          // that this rank trained on
+  double loading_seconds = 0;  // that it waited for batches
+  int64_t fetches = 0;
+  MemoryPeak memory;
+};
+
+// Where time and memory come from; tests bring their own.
+struct MetricsSources {
+  std::function<double()> clock;  // seconds, from any origin
+  std::function<MemoryPeak()> memory_peak;
+  std::function<void()> reset_memory_peak;
+};
+// A steady clock and `monitor`, which outlives the metrics.
+MetricsSources real_sources(MemoryMonitor& monitor);
+
+class Metrics {
+ public:
+  // Opens the files. Throws Error when that fails.
+  Metrics(const MetricsOptions& options, MetricsSources sources);
+
+  // Call right before the first step: what came before (building, loading) counts in no rate.
+  void start();
+
+  bool should_log(int64_t step) const { return step == 1 || step % options_.log_freq == 0; }
+
+  // After each step: the tokens that this rank trained on, and how long it waited for a batch.
+  void count_tokens(int64_t tokens) { interval_.counts.tokens += tokens; }
+  void count_data_loading(double seconds);
+
+  // After a log step: what was counted up to it, that step included. What is counted from now on belongs to the next
+  // log step, also if this one is logged later.
+  IntervalCounts end_interval();
+  // Computes the rates from the last logged step until this one was finished, logs the line and writes the files.
+  void log(const StepResults& results, const IntervalCounts& counts);
+
+  double now() const { return sources_.clock(); }
+
+  // Validation has an interval of its own, and takes no time from the training's.
+  void begin_validation();
+  void log_validation(int64_t step, double loss);
+
+ private:
+  struct Interval {
+    double begin = 0;
+    IntervalCounts counts;
+  };
+  double tokens_per_second(int64_t tokens, double seconds) const;
+  void begin_interval();
+
+  MetricsOptions options_;
+  MetricsSources sources_;
+  const Colors& colors_;
+  std::unique_ptr<EventFile> events_;
+  std::unique_ptr<MetricsJsonl> jsonl_;
+  double started_ = 0;
+  Interval interval_;
+  Interval training_;  // set aside during validation
+};
+
+}  // namespace titanium::train

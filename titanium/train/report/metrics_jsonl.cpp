@@ -1,0 +1,53 @@
+#include "titanium/train/report/metrics_jsonl.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "titanium/base/file.h"
+#include "titanium/base/json.h"
+
+namespace titanium::train {
+namespace {
+
+std::string number(std::optional<double> value) {
+  return value && std::isfinite(*value) ? fmt::format("{:.9g}", *value) : "null";
+}
+
+// Whether a line is a record of that step or an earlier one. A line cut short by a crash is not JSON.
+bool is_up_to(const std::string& line, int64_t step) {
+  try {
+    const auto object = parse_json(line);
+    return object.is_object() && object.contains("step") && object["step"].is_number() && object["step"] <= step;
+  } catch (const JsonError&) {
+    return false;
+  }
+}
+
+std::string lines_up_to(const std::filesystem::path& path, int64_t step) {
+  if (step == 0 || !std::filesystem::exists(path)) return "";
+  std::istringstream lines(read_file(path, "metrics file"));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    if (is_up_to(line, step)) kept += line + "\n";
+  }
+  return kept;
+}
+
+}  // namespace
+
+MetricsJsonl::MetricsJsonl(const std::filesystem::path& path, int64_t resumed_step) {
+  write_file_atomically(path, lines_up_to(path, resumed_step));
+  file_ = std::make_unique<GrowingFile>(path, "Check job.dump_folder and its permissions.");
+}
+
+void MetricsJsonl::write(const JsonlRecord& record) {
+  file_->append(
+      fmt::format(R"({{"step": {}, "loss": {}, "max_loss": {}, "grad_norm": {}, "lr": {}, "tps": {}, "tflops": {}, )"
+                  R"("mfu": {}, "memory_gib": {}, "memory_active_gib": {}, "tokens": {}, "time_s": {}}})"
+                  "\n",
+                  record.step, number(record.loss), number(record.max_loss), number(record.grad_norm),
+                  number(record.lr), number(record.tps), number(record.tflops), number(record.mfu),
+                  number(record.memory_gib), number(record.memory_active_gib), record.tokens, number(record.time_s)));
+}
+
+}  // namespace titanium::train
