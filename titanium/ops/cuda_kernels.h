@@ -13,6 +13,8 @@
 #include "titanium/kernels/merge_attention.h"
 #include "titanium/kernels/rms_norm.h"
 #include "titanium/kernels/rope.h"
+#include "titanium/kernels/route.h"
+#include "titanium/kernels/sort_by_expert.h"
 #include "titanium/kernels/sum_of_squares.h"
 #include "titanium/kernels/swiglu.h"
 
@@ -36,6 +38,9 @@ void launch(const kernels::RmsNormApplyArgs& args);
 void launch(const kernels::RmsNormBackwardArgs& args);
 void launch(const kernels::RmsNormForwardArgs& args);
 void launch(const kernels::RopeArgs& args);
+void launch(const kernels::RouteArgs& args);
+void launch(const kernels::RouteBackwardArgs& args);
+void launch(const kernels::SortByExpertArgs& args);
 void launch(const kernels::SumLossesArgs& args);
 void launch(const kernels::SumOfSquaresArgs& args);
 void launch(const kernels::SwigluBackwardArgs& args);
@@ -45,6 +50,7 @@ void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate)
 // Bytes of scratch memory for a launch with these arguments.
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args);
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs& args);
+int64_t scratch_bytes(const kernels::SortByExpertArgs& args);
 int64_t scratch_bytes(const kernels::SumOfSquaresArgs& args);
 
 }  // namespace titanium::ops

@@ -32,6 +32,9 @@ void launch(const kernels::RmsNormApplyArgs& args) { launch(kernels::rms_norm_ap
 void launch(const kernels::RmsNormBackwardArgs& args) { launch(kernels::rms_norm_backward, args); }
 void launch(const kernels::RmsNormForwardArgs& args) { launch(kernels::rms_norm_forward, args); }
 void launch(const kernels::RopeArgs& args) { launch(kernels::rope, args); }
+void launch(const kernels::RouteArgs& args) { launch(kernels::route, args); }
+void launch(const kernels::RouteBackwardArgs& args) { launch(kernels::route_backward, args); }
+void launch(const kernels::SortByExpertArgs& args) { launch(kernels::sort_by_expert, args); }
 void launch(const kernels::SumLossesArgs& args) { launch(kernels::sum_losses, args); }
 void launch(const kernels::SumOfSquaresArgs& args) { launch(kernels::sum_of_squares, args); }
 void launch(const kernels::SwigluBackwardArgs& args) { launch(kernels::swiglu_backward, args); }
@@ -48,6 +51,9 @@ int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args) {
 }
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs& args) {
   return kernels::rms_norm_backward_scratch_bytes(args.rows, args.dim);
+}
+int64_t scratch_bytes(const kernels::SortByExpertArgs& args) {
+  return kernels::sort_by_expert_scratch_bytes(args.choices, args.num_experts);
 }
 int64_t scratch_bytes(const kernels::SumOfSquaresArgs&) { return kernels::sum_of_squares_scratch_bytes(); }
 

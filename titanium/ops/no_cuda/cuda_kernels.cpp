@@ -30,6 +30,9 @@ void launch(const kernels::RmsNormApplyArgs&) { refuse(); }
 void launch(const kernels::RmsNormBackwardArgs&) { refuse(); }
 void launch(const kernels::RmsNormForwardArgs&) { refuse(); }
 void launch(const kernels::RopeArgs&) { refuse(); }
+void launch(const kernels::RouteArgs&) { refuse(); }
+void launch(const kernels::RouteBackwardArgs&) { refuse(); }
+void launch(const kernels::SortByExpertArgs&) { refuse(); }
 void launch(const kernels::SumLossesArgs&) { refuse(); }
 void launch(const kernels::SumOfSquaresArgs&) { refuse(); }
 void launch(const kernels::SwigluBackwardArgs&) { refuse(); }
@@ -38,6 +41,7 @@ void launch_copies(std::span<const kernels::CopyTensor>, bool) { refuse(); }
 
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs&) { return refuse(); }
+int64_t scratch_bytes(const kernels::SortByExpertArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::SumOfSquaresArgs&) { return refuse(); }
 
 }  // namespace titanium::ops
