@@ -70,8 +70,8 @@ class TorchFileSource : public WeightsSource {
 
  private:
   void add_all(const PickleValue& value, DcpPath& path) {
-    const auto add_below = [&](const PickleValue& item, std::variant<std::string, int64_t> step) {
-      path.push_back(std::move(step));
+    const auto add_below = [&](const PickleValue& item, auto step) {
+      path.emplace_back(std::move(step));
       add_all(item, path);
       path.pop_back();
     };
