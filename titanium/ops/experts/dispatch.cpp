@@ -1,0 +1,51 @@
+#include "titanium/ops/experts/dispatch.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/diff.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/sort.h>
+#include <ATen/ops/zeros.h>
+
+namespace titanium::ops {
+namespace {
+
+Dtype wide(Dtype dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
+
+}  // namespace
+
+Tensor Dispatch::counts() const { return at::diff(ends_E, /*n=*/1, /*dim=*/0, at::zeros({1}, ends_E.options())); }
+
+Dispatch sort_by_expert(const Tensor& experts_TK, int64_t experts) {
+  const Tensor flat_R = experts_TK.flatten();
+  const auto [sorted_R, order_R] = at::sort(flat_R, /*stable=*/true, /*dim=*/0, /*descending=*/false);
+  const Tensor row_of_choice_R = at::empty_like(flat_R);
+  row_of_choice_R.scatter_(0, order_R, at::arange(flat_R.numel(), flat_R.options()));
+  const Tensor ends_E =
+      at::searchsorted(sorted_R, at::arange(experts, flat_R.options()), /*out_int32=*/true, /*right=*/true);
+  return {row_of_choice_R, order_R.to(at::kInt), ends_E};
+}
+
+Tensor gather_rows(const Tensor& x_TD, const Dispatch& dispatch, const Tensor& weights_TK) {
+  const int64_t top_k = x_TD.size(0) == 0 ? 1 : dispatch.choice_of_row_R.size(0) / x_TD.size(0);
+  const Tensor rows_RD = x_TD.index_select(0, dispatch.choice_of_row_R.div(top_k, "floor"));
+  if (!weights_TK.defined()) return rows_RD;
+  const Tensor weights_R1 = weights_TK.flatten().index_select(0, dispatch.choice_of_row_R).unsqueeze(1);
+  return (rows_RD.to(wide(x_TD.scalar_type())) * weights_R1).to(x_TD.scalar_type());
+}
+
+Tensor combine_rows(const Tensor& rows_RD, const Dispatch& dispatch, int64_t top_k, const Tensor& weights_TK,
+                    const Tensor& added_TD) {
+  const Dtype sum_dtype = wide(rows_RD.scalar_type());
+  const Tensor by_choice_TKD =
+      rows_RD.index_select(0, dispatch.row_of_choice_R).unflatten(0, {-1, top_k}).to(sum_dtype);
+  Tensor sum_TD = added_TD.defined() ? added_TD.to(sum_dtype, /*non_blocking=*/false, /*copy=*/true) : Tensor();
+  for (int64_t k = 0; k < top_k; ++k) {
+    const Tensor rows_TD = by_choice_TKD.select(1, k);
+    const Tensor term_TD = weights_TK.defined() ? rows_TD * weights_TK.narrow(1, k, 1) : rows_TD;
+    sum_TD = sum_TD.defined() ? sum_TD.add_(term_TD) : term_TD.clone();
+  }
+  return sum_TD.to(rows_RD.scalar_type());
+}
+
+}  // namespace titanium::ops

@@ -1,0 +1,28 @@
+// Rows for experts. T tokens with K choices each make R = T * K rows; D columns, E experts.
+#pragma once
+
+#include "titanium/tensor/tensor.h"
+
+namespace titanium::ops {
+
+// Note [Rows of experts]
+// Every choice of a token is a row. The rows of an expert lie together, in the order of tokens and then of choices, so
+// that every layout has the same sums in the same order. All of it is found on the device; the host knows R alone.
+struct Dispatch {
+  Tensor row_of_choice_R;  // int32; choice k of token t is number t * K + k
+  Tensor choice_of_row_R;  // int32; the other way round
+  Tensor ends_E;           // int32; where the rows of each expert end
+
+  Tensor counts() const;  // rows of each expert, int32
+};
+Dispatch sort_by_expert(const Tensor& experts_TK, int64_t experts);
+
+// Row r is that of the token that its choice belongs to; times the weight of the choice, if there are weights [T, K].
+Tensor gather_rows(const Tensor& x_TD, const Dispatch& dispatch, const Tensor& weights_TK = {});
+
+// For each token the sum of its rows in the order of its choices, each times its weight if there are weights, added to
+// `added_TD` if defined. Computed in fp32 (fp64 for fp64) and rounded once.
+Tensor combine_rows(const Tensor& rows_RD, const Dispatch& dispatch, int64_t top_k, const Tensor& weights_TK = {},
+                    const Tensor& added_TD = {});
+
+}  // namespace titanium::ops

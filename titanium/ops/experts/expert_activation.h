@@ -1,0 +1,29 @@
+// What an expert does between its two products. R rows, F columns.
+#pragma once
+
+#include "titanium/ops/record.h"
+
+namespace titanium::ops {
+
+enum class ActivationKind {
+  kSwiglu,         // silu(gate) * up; `hidden` is {gate, up}, [R, F] each
+  kClampedSwiglu,  // gate * sigmoid(1.702 gate) * (up + 1), clamped; `hidden` is one [R, 2F], gate and up by turns
+};
+struct ActivationOptions {
+  ActivationKind kind = ActivationKind::kSwiglu;
+  double limit = 0;  // gate is at most that, up at most that in magnitude
+};
+
+Tensor expert_activation(const Tensors& hidden, const ActivationOptions& options);
+
+struct ActivationGrads {
+  Tensors hidden;
+  Tensor weighted_product_RF;  // the result of the forward, times the weights
+  Tensor weights_R;            // undefined without weights
+};
+// `grad_RF` is the gradient of the result times the weights [R], as it would be if all weights were 1. Without weights
+// they are 1. Takes `grad_RF` and `hidden` over: the results may lie in their memory.
+ActivationGrads expert_activation_backward(Tensor grad_RF, Tensors hidden, const Tensor& weights_R,
+                                           const ActivationOptions& options);
+
+}  // namespace titanium::ops

@@ -1,0 +1,121 @@
+#include "titanium/ops/experts/grouped_linear.h"
+
+#include <ATen/ops/_grouped_mm.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include <functional>
+
+#include "titanium/ops/kernel_choice.h"
+#include "titanium/ops/linear/multiply.h"
+
+namespace titanium::ops {
+namespace {
+
+// The GPU's grouped product wants rows of 16 bytes; the host need not know where the groups end.
+bool takes_grouped_mm(const Tensor& rows, const Parameter& weight) {
+  constexpr int64_t kAlignment = 8;
+  return uses_kernels(rows) && rows.scalar_type() == at::kBFloat16 && rows.size(0) > 0 &&
+         weight.part.shape[1] % kAlignment == 0 && weight.part.shape[2] % kAlignment == 0;
+}
+
+// Expert by expert; the host waits for `ends` where the device is not the CPU.
+void for_each_expert(const Tensor& ends_E,
+                     const std::function<void(int64_t expert, int64_t begin, int64_t rows)>& use) {
+  const Tensor ends = ends_E.cpu();
+  int64_t begin = 0;
+  for (int64_t expert = 0; expert < ends.size(0); ++expert) {
+    const int64_t end = ends.data_ptr<int32_t>()[expert];
+    use(expert, begin, end - begin);
+    begin = end;
+  }
+}
+
+// out = rows times each expert's matrix [E, in, out] [+ added].
+void multiply_rows(const Tensor& out, const Tensor& rows, const Tensor& matrices, const Tensor& ends_E,
+                   const Tensor& added = {}) {
+  for_each_expert(ends_E, [&](int64_t expert, int64_t begin, int64_t count) {
+    if (count == 0) return;
+    const auto part = [&](const Tensor& x) { return x.narrow(0, begin, count); };
+    multiply(part(out), part(rows), matrices[expert], added.defined() ? part(added) : Tensor());
+  });
+}
+
+void add_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weight, const Tensor& ends_E) {
+  const auto [sum_EOI, is_first] = weight.open_grad_sum(grad_RO.device());
+  if (takes_grouped_mm(x_RI, weight)) {
+    const Tensor grad_EOI = at::_grouped_mm(grad_RO.t(), x_RI, ends_E);
+    if (is_first) {
+      sum_EOI.copy_(grad_EOI);
+    } else {
+      sum_EOI.add_(grad_EOI);
+    }
+    return;
+  }
+  for_each_expert(ends_E, [&, sum = sum_EOI, first = is_first](int64_t expert, int64_t begin, int64_t count) {
+    if (count == 0) {
+      if (first) sum[expert].zero_();
+      return;
+    }
+    multiply(sum[expert], grad_RO.narrow(0, begin, count).t(), x_RI.narrow(0, begin, count),
+             first ? Tensor() : sum[expert]);
+  });
+}
+
+}  // namespace
+
+Tensor grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor& ends_E) {
+  const Tensor matrices_EIO = weight.in(x_RI.scalar_type()).transpose(1, 2);
+  if (takes_grouped_mm(x_RI, weight)) return at::_grouped_mm(x_RI, matrices_EIO, ends_E);
+  const Tensor y_RO = at::empty({x_RI.size(0), matrices_EIO.size(2)}, x_RI.options());
+  multiply_rows(y_RO, x_RI, matrices_EIO, ends_E);
+  return y_RO;
+}
+
+Tensor grouped_input_grad(const Tensor& grad_RO, const Parameter& weight, const Tensor& ends_E) {
+  const Tensor matrices_EOI = weight.in(grad_RO.scalar_type());
+  if (takes_grouped_mm(grad_RO, weight)) return at::_grouped_mm(grad_RO, matrices_EOI, ends_E);
+  const Tensor grad_RI = at::empty({grad_RO.size(0), matrices_EOI.size(2)}, grad_RO.options());
+  multiply_rows(grad_RI, grad_RO, matrices_EOI, ends_E);
+  return grad_RI;
+}
+
+void add_grouped_input_grad(const Tensor& sum_RI, const Tensor& grad_RO, const Parameter& weight,
+                            const Tensor& ends_E) {
+  if (takes_grouped_mm(grad_RO, weight)) {
+    sum_RI.add_(grouped_input_grad(grad_RO, weight, ends_E));
+    return;
+  }
+  multiply_rows(sum_RI, grad_RO, weight.in(grad_RO.scalar_type()), ends_E, sum_RI);
+}
+
+void accumulate_grouped_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weight,
+                                    const Tensor& ends_E) {
+  if (weight.deferred == nullptr) return add_weight_grad(grad_RO, x_RI, weight, ends_E);
+  weight.deferred->push_back([=, &weight] {
+    const c10::AutoGradMode no_grad(false);
+    add_weight_grad(grad_RO, x_RI, weight, ends_E);
+  });
+}
+
+Tensor expert_of_row(const Tensor& ends_E, int64_t rows) {
+  return at::searchsorted(ends_E, at::arange(rows, ends_E.options()), /*out_int32=*/false, /*right=*/true);
+}
+
+void add_expert_bias(const Tensor& rows_RO, const Parameter& bias, const Tensor& ends_E) {
+  rows_RO.add_(bias.in(rows_RO.scalar_type()).index_select(0, expert_of_row(ends_E, rows_RO.size(0))));
+}
+
+void accumulate_expert_bias_grad(const Tensor& grad_RO, Parameter& bias, const Tensor& ends_E) {
+  const Dtype dtype = grad_RO.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const Tensor grad_EO = at::zeros({ends_E.size(0), grad_RO.size(1)}, grad_RO.options().dtype(dtype));
+  for_each_expert(ends_E, [&](int64_t expert, int64_t begin, int64_t count) {
+    if (count > 0) grad_EO[expert].copy_(grad_RO.narrow(0, begin, count).sum(0, /*keepdim=*/false, dtype));
+  });
+  bias.accumulate(grad_EO);
+}
+
+}  // namespace titanium::ops

@@ -1,0 +1,24 @@
+// Products of the rows of many experts with their stacked weights [E, out, in]: every such product goes through here.
+// R rows; those of expert e end at ends[e], an int32 tensor on the device of the rows.
+#pragma once
+
+#include "titanium/tensor/parameter.h"
+
+namespace titanium::ops {
+
+// Rows times the transposed matrix of their expert. Computed in the dtype of the rows, to which the weight is cast.
+Tensor grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor& ends_E);
+// The gradient of the rows; the second one adds it to a sum.
+Tensor grouped_input_grad(const Tensor& grad_RO, const Parameter& weight, const Tensor& ends_E);
+void add_grouped_input_grad(const Tensor& sum_RI, const Tensor& grad_RO, const Parameter& weight, const Tensor& ends_E);
+// Adds to the weight's gradient, which is zero for experts without rows. At once, or when the parameter's queue of
+// deferred work is run.
+void accumulate_grouped_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weight, const Tensor& ends_E);
+
+// Biases [E, out]: adds that of its expert to each row, in place; and the gradient, from that of the rows.
+void add_expert_bias(const Tensor& rows_RO, const Parameter& bias, const Tensor& ends_E);
+void accumulate_expert_bias_grad(const Tensor& grad_RO, Parameter& bias, const Tensor& ends_E);
+// The expert of each row, int64.
+Tensor expert_of_row(const Tensor& ends_E, int64_t rows);
+
+}  // namespace titanium::ops

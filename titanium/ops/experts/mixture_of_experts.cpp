@@ -1,0 +1,245 @@
+#include "titanium/ops/experts/mixture_of_experts.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include "titanium/ops/experts/dispatch.h"
+#include "titanium/ops/experts/grouped_linear.h"
+#include "titanium/ops/linear/linear.h"
+#include "titanium/ops/linear/multiply.h"
+#include "titanium/ops/rms_norm.h"
+#include "titanium/ops/swiglu.h"
+
+namespace titanium::ops {
+namespace {
+
+// One run of the layer: what the backward gets from the forward.
+struct Run {
+  Tensor h_tD, rstd_t1;
+  Routing routing;
+  Dispatch dispatch;  // of the choices of tokens here, over all experts
+  RowPlan plan;
+  Dispatch order;  // of the rows that have come, by experts here; with one rank as `dispatch`
+  // Undefined where they are made once more.
+  Tensor x_LD;
+  Tensors hidden, shared_hidden;
+};
+
+bool sends(const MixtureOfExpertsArgs& args) { return args.exchange.ranks() > 1; }
+
+// Rows in the order of all experts -> rows of the experts here in their order; and the way back.
+Tensor to_experts(const Tensor& rows, const Run& run, const MixtureOfExpertsArgs& args) {
+  if (!sends(args)) return rows;
+  return args.exchange.send(rows, run.plan)().index_select(0, run.order.choice_of_row_R);
+}
+Tensor to_tokens(const Tensor& rows, const Run& run, const MixtureOfExpertsArgs& args) {
+  if (!sends(args)) return rows;
+  return args.exchange.send_back(rows.index_select(0, run.order.row_of_choice_R), run.plan)();
+}
+
+// Those that have come from the ranks, one rank after the other, sorted by expert.
+Dispatch order_of_received(const RowPlan& plan) {
+  const int64_t ranks = plan.counts_nL.size(0), experts = plan.counts_nL.size(1);
+  const Tensor expert_of_part = at::arange(experts, plan.counts_nL.options()).repeat({ranks});
+  const Tensor expert_of_row =
+      expert_of_part.repeat_interleave(plan.counts_nL.flatten().to(at::kLong), 0, plan.received);
+  return sort_by_expert(expert_of_row.unsqueeze(1), experts);
+}
+
+Dtype score_dtype(const Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+
+Routing decide(const Tensor& tokens_TD, const MixtureOfExpertsArgs& args) {
+  if (args.kept_routing && args.kept_routing->routing) return *args.kept_routing->routing;
+  const Dtype dtype = score_dtype(tokens_TD);
+  const Tensor logits_TE = at::empty({tokens_TD.size(0), args.gate.rows()}, tokens_TD.options().dtype(dtype));
+  multiply(logits_TE, tokens_TD, args.gate.in(tokens_TD.scalar_type()).t());
+  if (args.gate_bias != nullptr) logits_TE.add_(args.gate_bias->in(dtype));
+  Routing routing = route(logits_TE, args.balance_E, args.router);
+  if (args.kept_routing) args.kept_routing->routing = routing;
+  return routing;
+}
+
+Tensor rows_for_experts(const Tensor& tokens_TD, const Run& run, const MixtureOfExpertsArgs& args) {
+  const Tensor weights_TK = args.weighs_inputs ? run.routing.weights_TK : Tensor();
+  return to_experts(gather_rows(tokens_TD, run.dispatch, weights_TK), run, args);
+}
+
+Tensors hidden_of(const Tensor& x_LD, const Run& run, const ExpertWeights& experts) {
+  Tensors hidden;
+  for (const Parameter* weight : experts.hidden) hidden.push_back(grouped_forward(x_LD, *weight, run.order.ends_E));
+  if (experts.hidden_bias != nullptr) add_expert_bias(hidden[0], *experts.hidden_bias, run.order.ends_E);
+  return hidden;
+}
+
+// Of the ranks that share a cut expert the first one adds its bias.
+bool adds_down_bias(const ExpertWeights& experts) {
+  return experts.down_bias != nullptr && experts.down->part.offset[2] == 0;
+}
+
+// What comes out of the experts for each choice of the tokens here.
+Tensor run_experts(const Tensor& tokens_TD, const MixtureOfExpertsArgs& args, Run& run) {
+  run.x_LD = rows_for_experts(tokens_TD, run, args);
+  run.hidden = hidden_of(run.x_LD, run, args.experts);
+  const Tensor product_LF = expert_activation(run.hidden, args.experts.activation);
+  const Tensor out_LD = grouped_forward(product_LF, *args.experts.down, run.order.ends_E);
+  if (adds_down_bias(args.experts)) add_expert_bias(out_LD, *args.experts.down_bias, run.order.ends_E);
+  return to_tokens(out_LD, run, args);
+}
+
+Tensors shared_hidden_of(const LinearInput& x_TD, const SharedExperts& shared) {
+  return {linear_forward(x_TD, shared.w1), linear_forward(x_TD, shared.w3)};
+}
+
+// h + shared(n), this rank's rows; or, where experts are cut too, this rank's part of shared(n) for all rows, undefined
+// if there are none.
+Tensor run_shared(const Tensor& tokens_TD, const Tensor& n_tD, const MixtureOfExpertsArgs& args, Run& run) {
+  if (!args.shared) return args.cuts_experts ? Tensor() : run.h_tD;
+  const Tensor x_TD = args.cuts_experts ? tokens_TD : args.rows.gather(n_tD)();
+  run.shared_hidden = shared_hidden_of(x_TD, *args.shared);
+  const LinearInput product_TF(swiglu_forward(run.shared_hidden[0], run.shared_hidden[1]).product_TF);
+  if (args.cuts_experts) return linear_forward(product_TF, args.shared->w2);
+  return linear_residual_forward(product_TF, args.shared->w2, run.h_tD, args.rows);
+}
+
+Tensor forward(const MixtureOfExpertsArgs& args, bool counts, Run& run) {
+  const RmsNormOutput normalised = rms_norm_forward(run.h_tD, args.norm, args.eps);
+  run.rstd_t1 = normalised.rstd_T1;
+  const Tensor tokens_TD = args.cuts_experts ? args.rows.gather(normalised.y_TD)() : normalised.y_TD;
+  run.routing = decide(tokens_TD, args);
+  run.dispatch = sort_by_expert(run.routing.experts_TK, args.gate.rows());
+  const Tensor counts_E = run.dispatch.counts();
+  if (counts) args.load_E.add_(counts_E);
+  const PendingPlan plan = args.exchange.plan(counts_E);
+  const Tensor added = run_shared(tokens_TD, normalised.y_TD, args, run);  // while the plan is on its way
+  run.plan = plan();
+  run.order = sends(args) ? order_of_received(run.plan) : run.dispatch;
+  const Tensor out_RD = run_experts(tokens_TD, args, run);
+  const Tensor weights_TK = args.weighs_inputs ? Tensor() : run.routing.weights_TK;
+  const Tensor sum_TD = combine_rows(out_RD, run.dispatch, args.router.top_k, weights_TK, added);
+  return args.cuts_experts ? args.rows.reduce_scatter(sum_TD)() + run.h_tD : sum_TD;
+}
+
+// <a, b> of each row.
+Tensor row_products(const Tensor& a, const Tensor& b) { return (a.to(score_dtype(a)) * b).sum(1); }
+
+// The gradients of the experts' weights, and those of what went into them: rows for experts, and weights of choices.
+struct ExpertGrads {
+  Tensor x_RD;        // in the order of all experts
+  Tensor weights_R1;  // undefined where the weights went into the experts with x
+};
+ExpertGrads experts_backward(const Tensor& grad_TD, const Tensor& tokens_TD, const MixtureOfExpertsArgs& args,
+                             const Run& run) {
+  const ExpertWeights& experts = args.experts;
+  const Tensor& ends_L = run.order.ends_E;
+  const Tensor grad_LD = to_experts(gather_rows(grad_TD, run.dispatch), run, args);
+  const Tensor x_LD = run.x_LD.defined() ? run.x_LD : rows_for_experts(tokens_TD, run, args);
+  Tensors hidden = run.hidden.empty() ? hidden_of(x_LD, run, experts) : run.hidden;
+  Tensor weights_L;
+  if (!args.weighs_inputs) {
+    const Tensor weights_R = run.routing.weights_TK.flatten().index_select(0, run.dispatch.choice_of_row_R);
+    weights_L = to_experts(weights_R.unsqueeze(1), run, args).squeeze(1);
+  }
+  ActivationGrads grads = expert_activation_backward(grouped_input_grad(grad_LD, *experts.down, ends_L),
+                                                     std::move(hidden), weights_L, experts.activation);
+  accumulate_grouped_weight_grad(grad_LD, grads.weighted_product_RF, *experts.down, ends_L);
+  if (experts.down_bias != nullptr) {
+    const Tensor weighted_LD = weights_L.defined() ? grad_LD * weights_L.unsqueeze(1) : grad_LD;
+    accumulate_expert_bias_grad(weighted_LD, *experts.down_bias, ends_L);
+    if (adds_down_bias(experts) && weights_L.defined()) {
+      const Tensor bias_LD =
+          experts.down_bias->in(score_dtype(grad_LD)).index_select(0, expert_of_row(ends_L, grad_LD.size(0)));
+      grads.weights_R = grads.weights_R + row_products(grad_LD, bias_LD);
+    }
+  }
+  if (experts.hidden_bias != nullptr) accumulate_expert_bias_grad(grads.hidden[0], *experts.hidden_bias, ends_L);
+  Tensor grad_x_LD;
+  for (size_t i = 0; i < experts.hidden.size(); ++i) {
+    if (grad_x_LD.defined()) {
+      add_grouped_input_grad(grad_x_LD, grads.hidden[i], *experts.hidden[i], ends_L);
+    } else {
+      grad_x_LD = grouped_input_grad(grads.hidden[i], *experts.hidden[i], ends_L);
+    }
+  }
+  // On its way; meanwhile the weights.
+  const Tensor grad_x_RD = to_tokens(grad_x_LD, run, args);
+  for (size_t i = 0; i < experts.hidden.size(); ++i) {
+    accumulate_grouped_weight_grad(grads.hidden[i], x_LD, *experts.hidden[i], ends_L);
+  }
+  return {grad_x_RD, weights_L.defined() ? to_tokens(grads.weights_R.unsqueeze(1), run, args) : Tensor()};
+}
+
+// The gradient of the tokens through the experts and the router.
+Tensor routed_backward(const Tensor& grad_TD, const Tensor& tokens_TD, const MixtureOfExpertsArgs& args,
+                       const Run& run) {
+  ExpertGrads grads = experts_backward(grad_TD, tokens_TD, args, run);
+  const Tensor weights_TK = args.weighs_inputs ? run.routing.weights_TK : Tensor();
+  const Tensor grad_tokens_TD = combine_rows(grads.x_RD, run.dispatch, args.router.top_k, weights_TK);
+  if (args.weighs_inputs) {
+    grads.weights_R1 = row_products(grads.x_RD, gather_rows(tokens_TD, run.dispatch)).unsqueeze(1);
+  }
+  const Tensor grad_weights_TK =
+      grads.weights_R1.index_select(0, run.dispatch.row_of_choice_R).view({-1, args.router.top_k});
+  const Tensor grad_logits_TE = route_backward(grad_weights_TK, run.routing, args.router);
+  if (args.gate_bias != nullptr) args.gate_bias->accumulate(grad_logits_TE.sum(0));
+  const LinearGrad grad_gate_TE(grad_logits_TE.to(tokens_TD.scalar_type()));
+  accumulate_weight_grad(grad_gate_TE, tokens_TD, args.gate);
+  add_input_grad(grad_tokens_TD, grad_gate_TE, args.gate);
+  return grad_tokens_TD;
+}
+
+// This rank's part of the gradient of n through the shared experts, for all rows.
+Tensor shared_backward(const Tensor& grad_TD, const Tensor& x_TD, const SharedExperts& shared, const Run& run) {
+  const LinearInput input_TD(x_TD);
+  const LinearGrad out_grad_TD(grad_TD);
+  Tensors hidden = run.shared_hidden.empty() ? shared_hidden_of(input_TD, shared) : run.shared_hidden;
+  SwigluGrads grads = swiglu_backward(linear_input_grad(out_grad_TD, shared.w2), hidden[0], hidden[1]);
+  accumulate_weight_grad(out_grad_TD, grads.product_TF, shared.w2);
+  const LinearGrad grad_gate(grads.gate_TF), grad_up(grads.up_TF);
+  const Tensor grad_x_TD = linear_input_grad(grad_gate, shared.w1);
+  add_input_grad(grad_x_TD, grad_up, shared.w3);
+  accumulate_weight_grad(grad_gate, input_TD, shared.w1);
+  accumulate_weight_grad(grad_up, input_TD, shared.w3);
+  return grad_x_TD;
+}
+
+Tensor backward(const Tensor& grad_tD, const MixtureOfExpertsArgs& args, const Run& run) {
+  const Tensor n_tD = rms_norm_apply(run.h_tD, run.rstd_t1, args.norm);
+  const bool needs_all_rows = args.cuts_experts || args.shared;
+  const Tensor n_TD = needs_all_rows ? args.rows.gather(n_tD)() : n_tD;
+  const Tensor grad_TD = needs_all_rows ? args.rows.gather(grad_tD)() : grad_tD;
+  const Tensor shared_TD = args.shared ? shared_backward(grad_TD, n_TD, *args.shared, run) : Tensor();
+  Tensor grad_n_tD;
+  if (args.cuts_experts) {
+    Tensor partial_TD = routed_backward(grad_TD, n_TD, args, run);
+    if (shared_TD.defined()) partial_TD.add_(shared_TD);
+    grad_n_tD = args.rows.reduce_scatter(partial_TD)();
+  } else {
+    const Pending shared_tD = shared_TD.defined() ? args.rows.reduce_scatter(shared_TD) : Pending();
+    grad_n_tD = routed_backward(grad_tD, n_tD, args, run);
+    if (shared_tD) grad_n_tD.add_(shared_tD());
+  }
+  return rms_norm_backward(grad_n_tD, run.h_tD, run.rstd_t1, args.norm, /*around_TD=*/grad_tD);
+}
+
+}  // namespace
+
+Tensor mixture_of_experts(const Tensor& h_tD, const MixtureOfExpertsArgs& args, ExpertSaves saves) {
+  Run run;
+  run.h_tD = h_tD.detach();
+  Tensor y_tD;
+  {
+    const bool counts = needs_grad({h_tD}) && args.load_E.defined();
+    const c10::AutoGradMode no_grad(false);
+    y_tD = forward(args, counts, run);
+  }
+  // Rows of tokens that are here are gathered once more; others would have to be sent.
+  if (saves == ExpertSaves::kNothing || !sends(args)) run.x_LD = Tensor();
+  if (saves == ExpertSaves::kNothing) run.hidden = run.shared_hidden = {};
+  record({h_tD}, {y_tD}, [args, run = std::move(run)](const Tensors& grads) -> Tensors {
+    return {backward(grads[0].contiguous(), args, run)};
+  });
+  return y_tD;
+}
+
+}  // namespace titanium::ops
