@@ -24,13 +24,13 @@ WHEEL_LIBRARIES = re.compile(r"^lib(c10|c10_cuda|torch|torch_cpu|torch_cuda|cuda
 # Which files may spell the name of a mesh axis. Everything else asks parallel/placement.h over which axes a parameter is cut
 # or replicated, so that a parameter in another view of the ranks needs no change elsewhere.
 AXIS_HOMES = ("titanium/parallel/parallel_dims.cpp", "titanium/parallel/mesh.cpp", "titanium/parallel/placement.cpp")
-EXCHANGES = ("titanium/models/parallelize.cpp", "titanium/parallel/context_parallel.cpp")  # they connect the axis with the model
+EXCHANGES = ("titanium/models/parallelize.cpp", "titanium/parallel/context_parallel.cpp", "titanium/parallel/expert_parallel.cpp")  # they connect the axis with the model
 TOKENS = ("titanium/train/",)  # which ranks read, count and hand on which tokens
 AXIS_FILES = {
     "dp_replicate": AXIS_HOMES,
     "fsdp": AXIS_HOMES,
     "efsdp": AXIS_HOMES,
-    "ep": AXIS_HOMES,
+    "ep": AXIS_HOMES + EXCHANGES,
     "etp": AXIS_HOMES,
     "tp": AXIS_HOMES + EXCHANGES + TOKENS,
     "cp": AXIS_HOMES + EXCHANGES + TOKENS,

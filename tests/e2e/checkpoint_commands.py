@@ -78,8 +78,8 @@ class Eval(Commands):
         self.refused("Exactly 1 option from [--text,--tokens] is required", "eval", "--checkpoint", self.model)
         self.refused("Exactly 1 option from [--text,--tokens] is required", *self.tokens([[1, 2]]), "--text", "x.jsonl")
         self.refused("--training.seqlen", *self.tokens([[1, 2]]), "--training.seqlen=8")
-        self.refused("not available yet: parallelism.expert_parallel_degree = 2", *self.tokens([[1, 2]]),
-                     "--parallelism.expert_parallel_degree=2")
+        self.refused("not available yet: fault_tolerance.enable = true", *self.tokens([[1, 2]]),
+                     "--fault_tolerance.enable")
         self.refused("nowhere does not exist. Name a folder with Hugging Face weights", "eval", "--checkpoint", "nowhere",
                      "--tokens", "x.json")
 

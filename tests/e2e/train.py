@@ -151,7 +151,7 @@ class Train(unittest.TestCase):
                      "--model.flavor=debugmodle")
         self.refused("Dataset c5 is not supported. Supported datasets are: c4,", "--training.dataset=c5")
         self.refused("training.stepz", "--training.stepz=3")
-        self.refused("not available yet: parallelism.expert_parallel_degree = 2", "--parallelism.expert_parallel_degree=2")
+        self.refused("not available yet: fault_tolerance.enable = true", "--fault_tolerance.enable")
         self.refused("no-tokenizer", f"--model.hf_assets_path={self.folder / 'no-tokenizer'}")
         self.refused("training.global_batch_size = 12 is not divisible by 8", "--training.global_batch_size=12")
         self.refused("model.name", "--model.name=lama3")

@@ -50,8 +50,8 @@ constexpr Missing kMissing[] = {
        return c.parallelism.context_parallel_degree > 1 && c.parallelism.context_parallel_load_balancer == "ptrr";
      },
      "ptrr is not available yet"},
-    {"parallelism.expert_parallel_degree"},
-    {"parallelism.expert_tensor_parallel_degree"},
+    {"parallelism.expert_parallel_comm_backend",
+     [](const JobConfig& c) { return c.parallelism.expert_parallel_degree > 1; }, "deepep is not available yet"},
     {"checkpoint.initial_load_in_hf_quantized", with_checkpoints},
     observer("activation_checkpoint.visualize_memory_budget_pareto",
              [](const JobConfig& c) { return c.activation_checkpoint.mode == "memory_budget"; }),
@@ -64,7 +64,6 @@ constexpr Missing kMissing[] = {
      "local_tensor is not available yet"},
     {"fault_tolerance.enable"},
     {"experimental.custom_import"},
-    {"debug.moe_force_load_balance"},
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "titanium/nn/block.h"
 #include "titanium/nn/unit.h"
 #include "titanium/ops/attention/context_exchange.h"
+#include "titanium/ops/experts/expert_exchange.h"
 #include "titanium/ops/row_exchange.h"
 #include "titanium/parallel/mesh.h"
 #include "titanium/parallel/tensor_parallel.h"
@@ -64,6 +65,13 @@ class LanguageModel : public nn::Module {
   virtual void set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) = 0;
   // From now on a batch is this rank's share of each sequence. After build_buffers.
   virtual void set_context_exchange(ops::ContextExchange& exchange) = 0;
+
+  // For a model with experts: whose rows travel to which rank, and whether each expert is cut over the ranks of the
+  // exchange of rows. One without experts has no use for it.
+  virtual void set_expert_exchange(ops::ExpertExchange& /*exchange*/, bool /*cut_by_rows*/) {}
+  virtual void force_expert_balance() {}  // from now on tokens are dealt to experts in turn: for benchmarks
+  // The tokens of all experts in the last step, [layers with experts in this part, experts]; undefined without experts.
+  virtual Tensor expert_load() const { return {}; }
 
   // Called once per step on all ranks, after the last backward and before the optimizer's update (or its last part,
   // with optimizer.early_step_in_backward), when all gradients are summed. For what a model changes by itself, such as

@@ -3,6 +3,7 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/parallel/context_parallel.h"
+#include "titanium/parallel/expert_parallel.h"
 #include "titanium/parallel/fully_shard.h"
 #include "titanium/parallel/placement.h"
 #include "titanium/parallel/replicate.h"
@@ -48,6 +49,13 @@ std::unique_ptr<ops::ContextExchange> apply_context_parallel(LanguageModel& mode
   return exchange;
 }
 
+std::unique_ptr<ops::ExpertExchange> apply_expert_parallel(LanguageModel& model, const parallel::Mesh& mesh) {
+  auto exchange = parallel::make_expert_exchange(mesh);
+  model.set_expert_exchange(exchange ? *exchange : ops::all_experts_here(), parallel::cuts_experts(mesh.dims()));
+  if (exchange) log_info("Applied Expert Parallelism to the model");
+  return exchange;
+}
+
 std::unique_ptr<parallel::DataParallel> apply_fully_shard(LanguageModel& model, const JobConfig& config,
                                                           const parallel::Mesh& mesh, Device device) {
   log_info("Applied {} to the model", mesh.dims().dp_replicate > 1 ? "HSDP" : "FSDP");
@@ -72,6 +80,16 @@ std::unique_ptr<parallel::DataParallel> apply_data_parallel(LanguageModel& model
       model.units(), mesh, device, parallel::ReplicateOptions{.bucket_bytes = config.parallelism.ddp_bucket_mb << 20});
 }
 
+// A stage of a pipeline may lack what the model has, but then the model has experts in other stages.
+void check_experts(const LanguageModel& model, const parallel::ParallelDims& dims) {
+  if (dims.ep == 1) return;
+  const auto whole = model.whole();
+  const auto is_expert = [](const Parameter* parameter) { return parameter->view == RankView::kSparse; };
+  if (std::ranges::any_of(whole->parameters(), is_expert)) return;
+  throw UsageError(fmt::format(
+      "parallelism.expert_parallel_degree = {} spreads experts over ranks, but the model has none. Use 1.", dims.ep));
+}
+
 }  // namespace
 
 bool is_fully_sharded(const config::Parallelism& options, const parallel::ParallelDims& dims) {
@@ -87,11 +105,15 @@ void place_parameters(LanguageModel& model, const JobConfig& config, const paral
         "nothing is sharded. Use more shards, or parallelism.fsdp_on_one_rank = true.");
   }
   if (dims.tp > 1) model.check_tensor_parallel(dims.tp);
+  check_experts(model, dims);
   if (dims.tp > 1 || dims.ep > 1) {
     parallel::cut_parameters(model.parameters(), model.tensor_parallel_plan(), dims, rank);
   }
   if (!sharded) return;
-  for (Parameter* parameter : model.parameters()) parallel::shard(*parameter, dims, rank);
+  for (Parameter* parameter : model.parameters()) {
+    parallel::choose_shard_dim(*parameter, dims);
+    parallel::shard(*parameter, dims, rank);
+  }
 }
 
 Parallelism parallelize(LanguageModel& model, const JobConfig& config, const parallel::Mesh& mesh, Device device) {
@@ -99,6 +121,7 @@ Parallelism parallelize(LanguageModel& model, const JobConfig& config, const par
   parallelism.exchange = apply_tensor_parallel(model, config.parallelism, mesh);
   parallelism.share = parallel::sequence_share(config.parallelism, mesh.dims(), mesh.world().rank());
   parallelism.context = apply_context_parallel(model, config.parallelism, parallelism.share, mesh);
+  parallelism.experts = apply_expert_parallel(model, mesh);
   parallelism.data_parallel = apply_data_parallel(model, config, mesh, device);
   return parallelism;
 }

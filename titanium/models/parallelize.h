@@ -14,6 +14,7 @@ namespace titanium::models {
 struct Parallelism {
   std::unique_ptr<ops::RowExchange> exchange;             // null without tensor parallelism
   std::unique_ptr<ops::ContextExchange> context;          // null without context parallelism
+  std::unique_ptr<ops::ExpertExchange> experts;           // null without expert parallelism
   std::unique_ptr<parallel::DataParallel> data_parallel;  // never null
   ops::SequenceShare share;                               // what this rank has of each sequence
 };

@@ -21,7 +21,8 @@ class FullyShard::Hook : public nn::UnitHook {
 
   void before_forward() override {
     owner_.note("forward", index_);
-    owner_.gather_and_prefetch(index_, +1);
+    // Inside a backward this unit is computed once more, and those after it are done.
+    owner_.gather_and_prefetch(index_, owner_.backwards_ > 0 ? 0 : +1);
   }
 
   void after_forward() override {
@@ -31,11 +32,13 @@ class FullyShard::Hook : public nn::UnitHook {
 
   void before_backward() override {
     owner_.note("backward", index_);
+    ++owner_.backwards_;
     owner_.gather_and_prefetch(index_, -1);
   }
 
   void after_backward() override {
     owner_.note("after backward", index_);
+    --owner_.backwards_;
     if (!owner_.options_.hold_whole) owner_.release(index_);
     owner_.reduce(index_);
   }
@@ -69,10 +72,12 @@ void FullyShard::note(std::string_view event, size_t index) const {
   if (observer_) observer_(event, members_[index].unit->name);
 }
 
-// The unit's weights are needed now; those of its neighbour in the direction of the pass are needed next.
+// The unit's weights are needed now; those of its neighbour in the direction of the pass, if it has one, are needed
+// next.
 void FullyShard::gather_and_prefetch(size_t index, int direction) {
-  const auto needs_weights = [&](size_t i) { return direction > 0 || members_[i].unit->backward_uses_weights; };
+  const auto needs_weights = [&](size_t i) { return direction >= 0 || members_[i].unit->backward_uses_weights; };
   if (needs_weights(index)) members_[index].sharded->finish_gather();
+  if (direction == 0) return;
   const size_t next = index + static_cast<size_t>(direction);  // wraps to a huge number below 0
   if (next >= members_.size() || !needs_weights(next)) return;
   note("gather", next);
@@ -125,6 +130,7 @@ bool FullyShard::when_reduced(Reduced reduced) {
 
 void FullyShard::begin_micro_batch(bool last) {
   last_ = last;
+  backwards_ = 0;
   // The values may just have been changed by the optimizer.
   Fence changed(context_->device);
   changed.record();

@@ -63,6 +63,7 @@ class FullyShard : public DataParallel {
   std::vector<Member> members_;
   std::vector<size_t> reducing_;  // units with a reduction under way, oldest first
   bool last_ = true;
+  int backwards_ = 0;  // units whose backward has begun and not ended
   Reduced reduced_;
   UnitObserver observer_;
 };

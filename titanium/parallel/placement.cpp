@@ -93,6 +93,12 @@ void cut(Parameter& parameter, std::string_view axis, int64_t dim, const Paralle
   parameter.placements.push_back({std::string(axis), dim});
 }
 
+void choose_shard_dim(Parameter& parameter, const ParallelDims& dims) {
+  if (parameter.view != RankView::kSparse) return;
+  const int64_t ranks = axis_size(dims, axes_of_view(parameter.view, dims).shard);
+  if (parameter.part.shape[0] < ranks && parameter.part.shape[1] % ranks == 0) parameter.shard_dim = 1;
+}
+
 void shard(Parameter& parameter, const ParallelDims& dims, int rank) {
   const std::string_view axis = axes_of_view(parameter.view, dims).shard;
   const int64_t ranks = axis_size(dims, axis);

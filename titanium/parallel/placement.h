@@ -59,6 +59,9 @@ Replica replica_along(const Parameter& parameter, const Axes& axes, const Parall
 // `cut` cuts the part along `dim` into equal pieces; an axis with one rank does nothing. Throws UsageError when the
 // size is not divisible.
 void cut(Parameter& parameter, std::string_view axis, int64_t dim, const ParallelDims& dims, int rank);
+// Stacked experts of which there are fewer here than ranks that share them are sharded along dim 1, if it is divisible,
+// so that no rank has an empty shard. After all cuts, before `shard`.
+void choose_shard_dim(Parameter& parameter, const ParallelDims& dims);
 // `shard` cuts the part along the parameter's shard_dim, over the shard axis of its view, into pieces of which the last
 // ones may be short or empty. Along another dim than 0 the pieces are equal: UsageError otherwise. All cuts come first.
 void shard(Parameter& parameter, const ParallelDims& dims, int rank);

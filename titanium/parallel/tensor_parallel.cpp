@@ -32,7 +32,7 @@ const TensorParallelRule& rule_of(const Parameter& parameter, const TensorParall
   const std::string_view module = std::string_view(parameter.fqn).substr(0, parameter.fqn.rfind('.'));
   const TensorParallelRule* found = nullptr;
   for (const TensorParallelRule& rule : plan) {
-    if (!matches(rule.pattern, module)) continue;
+    if (!matches(rule.pattern, module) && !matches(rule.pattern, parameter.fqn)) continue;
     TI_ASSERT(found == nullptr, "{} has two tensor-parallel rules", parameter.fqn);
     found = &rule;
   }

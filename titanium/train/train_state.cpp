@@ -113,6 +113,7 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
   const int64_t pipeline_rank = parallel::axis_rank(plan.dims, "pp", rank);
   plan.model = plan.pipeline ? model->part(plan.pipeline->stages_of(pipeline_rank)) : std::move(model);
   plan.model->compute_dtype = compute_dtype(config);
+  if (config.debug.moe_force_load_balance) plan.model->force_expert_balance();
   models::apply_converters(*plan.model, config, plan.dims);
   models::place_parameters(*plan.model, config, plan.dims, rank);
   plan.update = plan_optimizer(config, *plan.model, plan.dims, rank);

@@ -16,22 +16,21 @@ TEST(Availability, ShippedDebugModelIsAvailable) {
 }
 
 TEST(Availability, EachMissingOptionIsNamedWithItsValue) {
-  EXPECT_EQ(missing({"--parallelism.expert_parallel_degree=2", "--metrics.enable_wandb",
-                     "--model.converters=quantize.linear.mx", "--activation_checkpoint.mode=memory_budget",
-                     "--activation_checkpoint.visualize_memory_budget_pareto"}),
-            (Args{"not available yet: metrics.enable_wandb = true",
-                  "not available yet: model.converters = [\"quantize.linear.mx\"]",
-                  "not available yet: parallelism.expert_parallel_degree = 2",
-                  "not available yet: activation_checkpoint.visualize_memory_budget_pareto = true"}));
+  EXPECT_EQ(
+      missing({"--fault_tolerance.enable", "--metrics.enable_wandb", "--model.converters=quantize.linear.mx",
+               "--activation_checkpoint.mode=memory_budget", "--activation_checkpoint.visualize_memory_budget_pareto"}),
+      (Args{"not available yet: metrics.enable_wandb = true",
+            "not available yet: model.converters = [\"quantize.linear.mx\"]",
+            "not available yet: activation_checkpoint.visualize_memory_budget_pareto = true",
+            "not available yet: fault_tolerance.enable = true"}));
 }
 
 TEST(Availability, OptionsThatOnlyObserveMatterToARunAndNotToAPlan) {
   const LoadedConfig loaded =
       load_config(Args{"--profiling.enable_profiling", "--metrics.enable_wandb", "--activation_checkpoint.mode=full",
-                       "--activation_checkpoint.debug", "--parallelism.expert_parallel_degree=2"});
+                       "--activation_checkpoint.debug", "--fault_tolerance.enable"});
   EXPECT_EQ(unavailable_options(loaded).size(), 4U);
-  EXPECT_EQ(unavailable_options(loaded, Purpose::kPlan),
-            Args{"not available yet: parallelism.expert_parallel_degree = 2"});
+  EXPECT_EQ(unavailable_options(loaded, Purpose::kPlan), Args{"not available yet: fault_tolerance.enable = true"});
 }
 
 TEST(Availability, OneLoadBalancerOfContextParallelismIsMissing) {
@@ -69,8 +68,9 @@ TEST(Availability, OnlyTheAxesThatAreThereMayBeUsed) {
             Args{});
   EXPECT_EQ(missing({"--parallelism.pipeline_parallel_degree=2", "--parallelism.expert_parallel_degree=2",
                      "--parallelism.tensor_parallel_degree=2", "--parallelism.expert_tensor_parallel_degree=2"}),
-            (Args{"not available yet: parallelism.expert_parallel_degree = 2",
-                  "not available yet: parallelism.expert_tensor_parallel_degree = 2"}));
+            Args{});
+  EXPECT_EQ(missing({"--parallelism.expert_parallel_degree=2", "--parallelism.expert_parallel_comm_backend=deepep"}),
+            Args{"not available yet: parallelism.expert_parallel_comm_backend = \"deepep\""});
   EXPECT_EQ(missing({"--comm.mode=fake_backend"}), Args{});
   EXPECT_EQ(missing({"--comm.mode=local_tensor"}), Args{"not available yet: comm.mode = \"local_tensor\""});
 }

@@ -44,7 +44,9 @@ std::vector<nn::Unit*> Block::units() {
 
 Tensor Block::forward(const Tensor& x_tD, const BlockContext& context) {
   if (level != level_of_input_) return forward_once(x_tD, context);
-  return ops::recompute([=, this](const Tensor& x) { return forward_once(x, context); }, x_tD);
+  BlockContext twice = context;
+  twice.kept_routing = std::make_shared<ops::KeptRouting>();
+  return ops::recompute([twice, this](const Tensor& x) { return forward_once(x, twice); }, x_tD);
 }
 
 Tensor Block::forward_once(const Tensor& x_tD, const BlockContext& context) {

@@ -22,6 +22,7 @@ class Block : public nn::Block {
   nn::SaveLevels levels(Dtype compute) const override;
 
   const Attention& attention() const { return *attention_; }
+  FeedForward& feed_forward() { return *feed_forward_; }
   std::vector<const Half*> halves() const { return {attention_.get(), feed_forward_.get()}; }
   // That of the block, with the parameters that no unit of its halves has, and theirs.
   std::vector<nn::Unit*> units();

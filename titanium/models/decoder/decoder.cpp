@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 
 #include "titanium/base/error.h"
+#include "titanium/models/decoder/expert_balance.h"
 #include "titanium/ops/embedding.h"
 #include "titanium/ops/head_loss.h"
 #include "titanium/ops/init.h"
@@ -106,6 +107,20 @@ void Decoder::set_context_exchange(ops::ContextExchange& exchange) {
   rope_table_ = rope_table_.cpu();  // the device needs this rank's rows only
 }
 
+void Decoder::set_expert_exchange(ops::ExpertExchange& exchange, bool cut_by_rows) {
+  experts_.exchange = &exchange;
+  experts_.cut_by_rows = cut_by_rows;
+}
+
+void Decoder::before_update(const parallel::Mesh& mesh) {
+  std::vector<ExpertLoad> loads;
+  for (const auto& block : blocks_) {
+    if (!block) continue;
+    if (const auto load = block->feed_forward().expert_load()) loads.push_back(*load);
+  }
+  if (!loads.empty()) expert_load_ = balance_experts(loads, mesh);
+}
+
 void Decoder::init_weights(uint64_t seed) {
   constexpr double kUncut = 1e6;
   const double std = 1.0 / std::sqrt(static_cast<double>(args().dim));
@@ -138,7 +153,7 @@ Tensor Decoder::rope_rows(int64_t seq_len) {
 }
 
 Tensor Decoder::run_blocks(const std::vector<int64_t>& blocks, Tensor x_tD, const TokenBatch& batch) {
-  const BlockContext context{rope_rows(batch.tokens_BS.size(1)), batch.documents, *exchange_, context_};
+  const BlockContext context{rope_rows(batch.tokens_BS.size(1)), batch.documents, *exchange_, context_, experts_};
   for (const int64_t i : blocks) {
     Block& block = *blocks_[static_cast<size_t>(i)];
     x_tD = block.unit().run(x_tD, [&](const Tensor& x) { return block.forward(x, context); });
@@ -169,7 +184,7 @@ Tensor Decoder::logits(const TokenBatch& batch) {
 Tensor Decoder::decode(const Tensor& tokens_BS, nn::KvCache& cache) {
   const c10::AutoGradMode no_grad(false);
   const int64_t seq_len = tokens_BS.size(1);
-  const BlockContext context{rope_table_.narrow(0, cache.length(), seq_len), nullptr, *exchange_, context_};
+  const BlockContext context{rope_table_.narrow(0, cache.length(), seq_len), nullptr, *exchange_, context_, experts_};
   Tensor x_TD = embed(tokens_BS);
   for (const auto& block : blocks_) x_TD = block->decode(x_TD, context, cache);
   cache.advance(seq_len);

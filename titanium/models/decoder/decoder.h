@@ -33,6 +33,10 @@ class Decoder : public LanguageModel, public Decoding, public ModelCosts {
   void check_tensor_parallel(int64_t degree) const override;
   void set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) override;
   void set_context_exchange(ops::ContextExchange& exchange) override;
+  void set_expert_exchange(ops::ExpertExchange& exchange, bool cut_by_rows) override;
+  void force_expert_balance() override { experts_.force_balance = true; }
+  void before_update(const parallel::Mesh& mesh) override;
+  Tensor expert_load() const override { return expert_load_; }
 
   int64_t hidden_size() const override { return args().dim; }
   int64_t vocabulary() const override { return args().vocab_size; }
@@ -77,6 +81,8 @@ class Decoder : public LanguageModel, public Decoding, public ModelCosts {
   std::unique_ptr<nn::Unit> root_unit_, embedding_unit_, head_unit_;
   ops::RowExchange* exchange_ = &ops::all_rows_here();
   ops::ContextExchange* context_ = nullptr;  // null: whole sequences are here
+  ExpertContext experts_;
+  Tensor expert_load_;  // of the last step
   bool loss_parallel_ = true;
 };
 

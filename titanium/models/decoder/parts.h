@@ -9,10 +9,18 @@
 #include "titanium/nn/unit.h"
 #include "titanium/ops/attention/attention.h"
 #include "titanium/ops/attention/context_exchange.h"
+#include "titanium/ops/experts/mixture_of_experts.h"
 #include "titanium/ops/row_exchange.h"
 #include "titanium/parallel/tensor_parallel.h"
 
 namespace titanium::models::decoder {
+
+// How the experts of all layers are spread over ranks.
+struct ExpertContext {
+  ops::ExpertExchange* exchange = &ops::all_experts_here();
+  bool cut_by_rows = false;    // each expert is cut over the ranks of the exchange of rows
+  bool force_balance = false;  // tokens are dealt to experts in turn
+};
 
 // What a block gets beside the hidden states; the same for all blocks.
 struct BlockContext {
@@ -20,6 +28,8 @@ struct BlockContext {
   ops::DocumentsPtr documents;
   ops::RowExchange& rows;
   ops::ContextExchange* sequence = nullptr;  // null: whole sequences are here
+  ExpertContext experts = {};
+  std::shared_ptr<ops::KeptRouting> kept_routing = nullptr;  // set while the whole block is recomputed
 };
 
 // The initial distribution. Projections back to the hidden states have a smaller deviation, which depends on the depth.
@@ -60,12 +70,21 @@ class Attention : public Half {
   virtual int64_t score_multiplications(int64_t seq_len) const = 0;
 };
 
+// What balances the experts of a layer: tokens that went to each of them in this step, on this rank, and the bias.
+struct ExpertLoad {
+  nn::Buffer& bias;    // fp32 [E]
+  nn::Buffer& tokens;  // int64 [E]
+  double coefficient;
+};
+
 class FeedForward : public Half {
  public:
   // h + feed_forward(norm(h)), keeping what `level` says, of levels().
   virtual Tensor forward(const Tensor& h_tD, nn::RmsNorm& norm, const BlockContext& context, size_t level) = 0;
   // What it can keep, beside h and the norm's; at the last level it keeps nothing.
   virtual nn::SaveLevels levels(Dtype compute) const = 0;
+  // Nothing where there are no experts to balance.
+  virtual std::optional<ExpertLoad> expert_load() { return std::nullopt; }
 };
 
 }  // namespace titanium::models::decoder
