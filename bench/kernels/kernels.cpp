@@ -1,4 +1,5 @@
-// Every kernel at the sizes of Llama 3 8B against the rate at which this GPU copies memory, measured in the same run.
+// Every kernel at the sizes of Llama 3 8B, or of Qwen 3, against the rate at which this GPU copies memory, measured in
+// the same run.
 //
 //   build/bench_kernels [part of a name]
 #include <cmath>
@@ -9,6 +10,7 @@
 #include "titanium/kernels/copy_tensors.h"
 #include "titanium/kernels/cross_entropy.h"
 #include "titanium/kernels/embedding_grad.h"
+#include "titanium/kernels/head_norm_rope.h"
 #include "titanium/kernels/rms_norm.h"
 #include "titanium/kernels/rope.h"
 #include "titanium/kernels/sum_of_squares.h"
@@ -79,6 +81,42 @@ void bench_rope(Bench& bench, int64_t tokens) {
                 return [args] { rope(args, nullptr); };
               });
   }
+}
+
+// Qwen 3: 16 or 32 heads of queries, 8 of keys.
+void bench_head_norm_rope(Bench& bench, int64_t tokens, int64_t q_heads) {
+  constexpr int64_t kSequence = 4096;
+  const int64_t rows = tokens * (q_heads + kKvHeads), array = rows * kHeadDim * 2;
+  const auto table = [&] { return static_cast<float*>(bench.random(kSequence * kHeadDim, kFp32, 0.5)); };
+  bench.run(shape("head_norm_rope forward", rows, kHeadDim), array * 2, [&] {
+    const auto heads = [&](int64_t count) {
+      const int64_t elements = tokens * count * kHeadDim;
+      return HeadNormRopeForwardArgs::Heads{bench.random(elements, kBf16), bench.random(kHeadDim, kFp32),
+                                            bench.room(elements * 2),
+                                            static_cast<float*>(bench.room(tokens * count * 4)), count};
+    };
+    const HeadNormRopeForwardArgs args{kBf16,  kFp32,     heads(q_heads), heads(kKvHeads), kHeadDim, table(),
+                                       tokens, kSequence, 1e-6F};
+    return [args] { head_norm_rope_forward(args, nullptr); };
+  });
+  bench.run(shape("head_norm_rope backward", rows, kHeadDim), array * 3, [&] {
+    const auto heads = [&](int64_t count) {
+      const int64_t elements = tokens * count * kHeadDim;
+      void* dy = bench.random(elements, kBf16);
+      return HeadNormRopeBackwardArgs::Heads{dy,
+                                             bench.random(elements, kBf16),
+                                             static_cast<float*>(bench.random(tokens * count, kFp32)),
+                                             bench.random(kHeadDim, kFp32),
+                                             dy,
+                                             bench.room(kHeadDim * 4),
+                                             true,
+                                             count};
+    };
+    HeadNormRopeBackwardArgs args{kBf16,    kFp32,   kFp32,   heads(q_heads), heads(kKvHeads),
+                                  kHeadDim, table(), nullptr, tokens,         kSequence};
+    args.scratch = static_cast<float*>(bench.room(head_norm_rope_scratch_bytes(args)));
+    return [args] { head_norm_rope_backward(args, nullptr); };
+  });
 }
 
 void bench_swiglu(Bench& bench, int64_t rows) {
@@ -270,6 +308,8 @@ void run_all(Bench& bench) {
     bench_rope(bench, rows);
     bench_swiglu(bench, rows);
   }
+  bench_head_norm_rope(bench, 16384, 16);
+  bench_head_norm_rope(bench, 16384, kHeads);
   bench_rms_norm(bench, 16384, 2048, kBf16);
   bench_rms_norm(bench, 8192, 8192, kBf16);
   bench_rms_norm(bench, 262144, 128, kBf16);

@@ -10,6 +10,7 @@
 #include "titanium/kernels/embedding_grad.h"
 #include "titanium/kernels/fill_normal.h"
 #include "titanium/kernels/float8.h"
+#include "titanium/kernels/head_norm_rope.h"
 #include "titanium/kernels/merge_attention.h"
 #include "titanium/kernels/rms_norm.h"
 #include "titanium/kernels/rope.h"
@@ -28,6 +29,8 @@ void launch(const kernels::CrossEntropyGradientArgs& args);
 void launch(const kernels::CrossEntropyShardArgs& args);
 void launch(const kernels::EmbeddingGradArgs& args);
 void launch(const kernels::FillNormalArgs& args);
+void launch(const kernels::HeadNormRopeBackwardArgs& args);
+void launch(const kernels::HeadNormRopeForwardArgs& args);
 void launch(const kernels::MergeAttentionArgs& args);
 void launch(const kernels::QuantizeColumnsArgs& args);
 void launch(const kernels::QuantizeRmsNormArgs& args);
@@ -49,6 +52,7 @@ void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate)
 
 // Bytes of scratch memory for a launch with these arguments.
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args);
+int64_t scratch_bytes(const kernels::HeadNormRopeBackwardArgs& args);
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs& args);
 int64_t scratch_bytes(const kernels::SortByExpertArgs& args);
 int64_t scratch_bytes(const kernels::SumOfSquaresArgs& args);

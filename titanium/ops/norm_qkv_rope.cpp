@@ -5,49 +5,25 @@
 #include "titanium/ops/linear/float8.h"
 #include "titanium/ops/linear/linear.h"
 #include "titanium/ops/rms_norm.h"
-#include "titanium/ops/rope.h"
 
 namespace titanium::ops {
 namespace {
 
-// Queries or keys before their norm, [B, S, H, E], and rstd for the backward; undefined where heads are not normalised.
-struct Unnormalised {
-  Tensor x_BSHE;
-  Tensor rstd_T1;
-};
-
-Tensor rows_of_heads(const Tensor& x_BSHE) { return x_BSHE.flatten(0, 2); }
-
-Tensor normalise_heads(const Tensor& x_BSHE, const Parameter& weight, double eps, Unnormalised& saved) {
-  const RmsNormOutput out = rms_norm_forward(rows_of_heads(x_BSHE), weight, eps);
-  saved = {x_BSHE, out.rstd_T1};
-  return out.y_TD.view_as(x_BSHE);
-}
-
-Tensor head_norm_backward(const Tensor& grad_BSHE, const Unnormalised& saved, Parameter& weight) {
-  return rms_norm_backward(rows_of_heads(grad_BSHE), rows_of_heads(saved.x_BSHE), saved.rstd_T1, weight)
-      .view_as(grad_BSHE);
-}
-
 // The gradients of what the projections gave.
-Rotated rotate_back(const Tensors& grads, const NormQkvRopeArgs& args, const Unnormalised& q, const Unnormalised& k) {
-  const bool with_amax = wants_amax(args.wq, args.exchange) && !args.head_norms;
-  Rotated back =
-      rotate(own(grads[0]), own(grads[1]), args.rope_table, /*inverse=*/true, /*with_amax=*/with_amax, args.pairs);
-  if (!args.head_norms) return back;
-  return {head_norm_backward(back.q_BSHE, q, args.head_norms->q),
-          head_norm_backward(back.k_BSKE, k, args.head_norms->k),
-          {},
-          {}};
+Rotated rotate_back(const Tensors& grads, const NormQkvRopeArgs& args, const UnnormalisedHeads& heads) {
+  const bool with_amax = wants_amax(args.wq, args.exchange);
+  const Tensor grad_q = own(grads[0]), grad_k = own(grads[1]);
+  if (!args.head_norms) return rotate(grad_q, grad_k, args.rope_table, /*inverse=*/true, with_amax, args.pairs);
+  return norm_and_rotate_backward(grad_q, grad_k, *args.head_norms, args.rope_table, args.pairs, heads, with_amax);
 }
 
 Tensor backward(const Tensors& grads, const Tensor& x_tD, const RmsNormOutput& norm, const NormQkvRopeArgs& args,
-                const Unnormalised& q, const Unnormalised& k) {
+                const UnnormalisedHeads& heads) {
   const bool straight = norm.amax.defined() && multiplies_float8(x_tD, args.wq) && multiplies_float8(x_tD, args.wk) &&
                         multiplies_float8(x_tD, args.wv);
   const Pending normalised = straight ? Pending() : args.exchange.gather(rms_norm_apply(x_tD, norm.rstd_T1, args.norm));
   const auto flat = [](const Tensor& x_BSHE) { return x_BSHE.flatten(2).flatten(0, 1); };
-  const Rotated back = rotate_back(grads, args, q, k);
+  const Rotated back = rotate_back(grads, args, heads);
   const LinearGrad grad_q(flat(back.q_BSHE), back.q_amax), grad_k(flat(back.k_BSKE), back.k_amax),
       grad_v(flat(grads[2]));
   const auto input_grad = [&](const Tensors& rows) {
@@ -72,7 +48,7 @@ Tensor backward(const Tensors& grads, const Tensor& x_tD, const RmsNormOutput& n
 Qkv norm_qkv_rope(const Tensor& x_tD, const NormQkvRopeArgs& args) {
   Qkv out;
   RmsNormOutput normalised;
-  Unnormalised q, k;
+  UnnormalisedHeads heads;
   {
     const c10::AutoGradMode no_grad(false);
     normalised = rms_norm_forward(x_tD, args.norm, args.eps, wants_amax(args.wq, args.exchange));
@@ -84,18 +60,16 @@ Qkv norm_qkv_rope(const Tensor& x_tD, const NormQkvRopeArgs& args) {
     const auto in_heads = [&](const Tensor& x) {
       return x.view({-1, args.rope_table.size(0), x.size(1) / args.head_dim, args.head_dim});
     };
-    Tensor q_BSHE = in_heads(qkv[0]), k_BSKE = in_heads(qkv[1]);
-    if (args.head_norms) {
-      q_BSHE = normalise_heads(q_BSHE, args.head_norms->q, args.head_norms->eps, q);
-      k_BSKE = normalise_heads(k_BSKE, args.head_norms->k, args.head_norms->eps, k);
-    }
-    const Rotated rotated = rotate(q_BSHE, k_BSKE, args.rope_table, /*inverse=*/false, /*with_amax=*/false, args.pairs);
+    const Tensor q_BSHE = in_heads(qkv[0]), k_BSKE = in_heads(qkv[1]);
+    const Rotated rotated =
+        args.head_norms ? norm_and_rotate(q_BSHE, k_BSKE, *args.head_norms, args.rope_table, args.pairs, heads)
+                        : rotate(q_BSHE, k_BSKE, args.rope_table, /*inverse=*/false, /*with_amax=*/false, args.pairs);
     out = {rotated.q_BSHE, rotated.k_BSKE, in_heads(qkv[2]), x_tD.detach()};
   }
   normalised.y_TD = Tensor();  // the backward makes it once more
   record({x_tD}, {out.q_BSHE, out.k_BSKE, out.v_BSKE, out.residual_tD},
-         [x_tD = x_tD.detach(), normalised, args, q, k](const Tensors& grads) -> Tensors {
-           return {backward(grads, x_tD, normalised, args, q, k)};
+         [x_tD = x_tD.detach(), normalised, args, heads](const Tensors& grads) -> Tensors {
+           return {backward(grads, x_tD, normalised, args, heads)};
          });
   return out;
 }

@@ -2,7 +2,7 @@
 // of queries and keys if the model does so, rotate.
 #pragma once
 
-#include "titanium/ops/rope.h"
+#include "titanium/ops/head_norm_rope.h"
 #include "titanium/ops/row_exchange.h"
 #include "titanium/tensor/parameter.h"
 
@@ -15,13 +15,6 @@ struct Qkv {
   Tensor residual_tD;  // x itself, for what adds x again: its gradient then joins that of the norm in one pass
 };
 
-// Norms of the heads of queries and keys before they are rotated; weights [E].
-struct HeadNorms {
-  Parameter& q;
-  Parameter& k;
-  double eps;
-};
-
 struct NormQkvRopeArgs {
   Parameter& norm;
   double eps;
@@ -32,7 +25,7 @@ struct NormQkvRopeArgs {
   Tensor rope_table;  // [S, E/2], see rope.h
   RowExchange& exchange = all_rows_here();
   RopePairs pairs = RopePairs::kAdjacent;
-  std::optional<HeadNorms> head_norms = std::nullopt;
+  std::optional<HeadNorms> head_norms = std::nullopt;  // before the rotation
 };
 
 // x is [B*S, D] with S the table's rows. Saves x and the norm's rstd; the normalised x is recomputed in the backward.

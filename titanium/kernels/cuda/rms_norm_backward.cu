@@ -1,5 +1,6 @@
 #include "titanium/kernels/cuda/device/ring.cuh"
 #include "titanium/kernels/cuda/device/rms_norm.cuh"
+#include "titanium/kernels/cuda/device/sum_parts.cuh"
 
 namespace titanium::kernels {
 namespace {
@@ -186,42 +187,6 @@ __global__ void __launch_bounds__(rms::kPlainThreads, rms::kPlainBlocks)
   raise_to_block<rms::kPlainThreads>(args.amax, magnitude);
 }
 
-constexpr int kSumLanes = 32, kSumRows = 16;
-
-struct SumPartsArgs {
-  const float* parts;  // [count, dim]
-  int64_t count;
-  int64_t dim;
-  void* dweight;
-  ElementType dweight_type;
-  bool accumulate;
-};
-
-// Adds the blocks' parts of the gradient of the weight, in order: a column for each lane, a share of the parts for each
-// warp.
-__global__ void __launch_bounds__(kSumLanes* kSumRows) sum_parts_kernel(SumPartsArgs args) {
-  __shared__ float of_row[kSumRows][kSumLanes];
-  wait_for_first_kernel();
-  const int lane = threadIdx.x % kSumLanes, line = threadIdx.x / kSumLanes;
-  const int64_t column = int64_t{blockIdx.x} * kSumLanes + lane;
-  float sum = 0;
-  if (column < args.dim) {
-#pragma unroll 8
-    for (int64_t part = line; part < args.count; part += kSumRows) sum += args.parts[part * args.dim + column];
-  }
-  of_row[line][lane] = sum;
-  __syncthreads();
-  if (line != 0 || column >= args.dim) return;
-  for (int other = 1; other < kSumRows; ++other) sum += of_row[other][lane];
-  if (args.dweight_type == ElementType::kBFloat16) {
-    bfloat16* out = static_cast<bfloat16*>(args.dweight) + column;
-    *out = static_cast<bfloat16>(args.accumulate ? static_cast<float>(*out) + sum : sum);
-  } else {
-    float* out = static_cast<float*>(args.dweight) + column;
-    *out = args.accumulate ? *out + sum : sum;
-  }
-}
-
 // False if no kernel holds the rows, or the device has no room for them. Sets `blocks`.
 template <typename T>
 bool launch_rows(const RmsNormBackwardArgs& args, int64_t& blocks, CUstream_st* stream) {
@@ -254,8 +219,8 @@ void rms_norm_backward(const RmsNormBackwardArgs& args, CUstream_st* stream) {
     blocks = resident_blocks(args.rows, rms::kPlainBlocks);
     launch(plain_backward_kernel<T>, blocks, rms::kPlainThreads, 0, stream, args);
   });
-  launch_second(sum_parts_kernel, ceil_div(args.dim, kSumLanes), kSumLanes * kSumRows, stream,
-                SumPartsArgs{args.scratch, blocks, args.dim, args.dweight, args.dweight_type, args.accumulate_dweight});
+  launch_sum_of_parts<1>({{{args.scratch, blocks, args.dweight, args.accumulate_dweight}}, args.dweight_type, args.dim},
+                         stream);
 }
 
 int64_t rms_norm_backward_scratch_bytes(int64_t rows, int64_t dim) {

@@ -1,5 +1,6 @@
 #include "titanium/kernels/cuda/device/launch.cuh"
 #include "titanium/kernels/cuda/device/magnitude.cuh"
+#include "titanium/kernels/cuda/device/rotate.cuh"
 #include "titanium/kernels/cuda/device/vector.cuh"
 #include "titanium/kernels/rope.h"
 
@@ -46,17 +47,6 @@ struct HeadMagnitudes {
   Magnitude<T> of_q, of_k;
 };
 
-template <int N>
-__device__ void rotate(float (&values)[N], const float (&table)[N], bool inverse) {
-#pragma unroll
-  for (int i = 0; i < N; i += 2) {
-    const float real = values[i], imaginary = values[i + 1];
-    const float cosine = table[i], sine = inverse ? -table[i + 1] : table[i + 1];
-    values[i] = real * cosine - imaginary * sine;
-    values[i + 1] = real * sine + imaginary * cosine;
-  }
-}
-
 // A block treats a token; a thread keeps its pairs of the table for all the heads that it rotates.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks) rope_kernel(RopeArgs args) {
@@ -98,18 +88,6 @@ __global__ void __launch_bounds__(kThreads, kBlocks) rope_kernel(RopeArgs args) 
     }
   }
   magnitudes.raise(args);
-}
-
-// The real parts lie in one half of a head, the imaginary ones in the other.
-template <int N>
-__device__ void rotate_halves(float (&real)[N], float (&imaginary)[N], const float (&table)[2 * N], bool inverse) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    const float x = real[i], y = imaginary[i];
-    const float cosine = table[2 * i], sine = inverse ? -table[2 * i + 1] : table[2 * i + 1];
-    real[i] = x * cosine - y * sine;
-    imaginary[i] = x * sine + y * cosine;
-  }
 }
 
 // As rope_kernel; a thread has the same word of both halves.

@@ -22,6 +22,8 @@ void launch(const kernels::CrossEntropyGradientArgs& args) { launch(kernels::cro
 void launch(const kernels::CrossEntropyShardArgs& args) { launch(kernels::cross_entropy_statistics, args); }
 void launch(const kernels::EmbeddingGradArgs& args) { launch(kernels::embedding_grad, args); }
 void launch(const kernels::FillNormalArgs& args) { launch(kernels::fill_normal_on_cuda, args); }
+void launch(const kernels::HeadNormRopeBackwardArgs& args) { launch(kernels::head_norm_rope_backward, args); }
+void launch(const kernels::HeadNormRopeForwardArgs& args) { launch(kernels::head_norm_rope_forward, args); }
 void launch(const kernels::MergeAttentionArgs& args) { launch(kernels::merge_attention, args); }
 void launch(const kernels::QuantizeColumnsArgs& args) { launch(kernels::quantize_columns, args); }
 void launch(const kernels::QuantizeRmsNormArgs& args) { launch(kernels::quantize_rms_norm, args); }
@@ -48,6 +50,9 @@ void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate)
 
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args) {
   return kernels::embedding_grad_scratch_bytes(args.tokens, args.dim);
+}
+int64_t scratch_bytes(const kernels::HeadNormRopeBackwardArgs& args) {
+  return kernels::head_norm_rope_scratch_bytes(args);
 }
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs& args) {
   return kernels::rms_norm_backward_scratch_bytes(args.rows, args.dim);

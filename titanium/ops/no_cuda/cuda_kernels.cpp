@@ -20,6 +20,8 @@ void launch(const kernels::CrossEntropyGradientArgs&) { refuse(); }
 void launch(const kernels::CrossEntropyShardArgs&) { refuse(); }
 void launch(const kernels::EmbeddingGradArgs&) { refuse(); }
 void launch(const kernels::FillNormalArgs&) { refuse(); }
+void launch(const kernels::HeadNormRopeBackwardArgs&) { refuse(); }
+void launch(const kernels::HeadNormRopeForwardArgs&) { refuse(); }
 void launch(const kernels::MergeAttentionArgs&) { refuse(); }
 void launch(const kernels::QuantizeColumnsArgs&) { refuse(); }
 void launch(const kernels::QuantizeRmsNormArgs&) { refuse(); }
@@ -40,6 +42,7 @@ void launch(const kernels::SwigluForwardArgs&) { refuse(); }
 void launch_copies(std::span<const kernels::CopyTensor>, bool) { refuse(); }
 
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs&) { return refuse(); }
+int64_t scratch_bytes(const kernels::HeadNormRopeBackwardArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::SortByExpertArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::SumOfSquaresArgs&) { return refuse(); }

@@ -1,0 +1,277 @@
+#include <type_traits>
+
+#include "titanium/kernels/cuda/device/ring.cuh"
+#include "titanium/kernels/cuda/device/rms_norm.cuh"
+#include "titanium/kernels/cuda/device/rotate.cuh"
+#include "titanium/kernels/cuda/device/sum_parts.cuh"
+#include "titanium/kernels/head_norm_rope.h"
+
+namespace titanium::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kBackwardBlocks = 2;  // per multiprocessor
+constexpr int kRowsOfForward = 2;   // that a group has under way
+
+// A head is treated by kLanes lanes, each with the same 128-bit word of both halves.
+template <typename T, int kLanes>
+struct HeadCut {
+  static constexpr int kSize = kVectorSize<T>, kHalf = kLanes * kSize, kDim = 2 * kHalf;
+  static constexpr int kGroups = kThreads / kLanes;  // of a block
+  __device__ static int group() { return static_cast<int>(threadIdx.x) / kLanes; }
+  __device__ static int column() { return static_cast<int>(threadIdx.x) % kLanes * kSize; }
+  __device__ static const T* word(const void* heads, int64_t row, int half) {
+    return static_cast<const T*>(heads) + row * kDim + half * kHalf + column();
+  }
+  __device__ static T* word(void* heads, int64_t row, int half) {
+    return static_cast<T*>(heads) + row * kDim + half * kHalf + column();
+  }
+};
+
+// The first q_blocks blocks treat queries, the others keys.
+template <typename Args>
+struct Task {
+  Args args;
+  int q_blocks;
+};
+
+// This thread's entries of the table for the token of a row.
+template <typename Cut>
+__device__ void load_table(const float* table, int64_t row, int64_t heads, int64_t seq_len,
+                           float (&out)[2 * Cut::kSize]) {
+  const int64_t token = quotient(row, heads), position = token - quotient(token, seq_len) * seq_len;
+  to_float(load_again<float, 2 * Cut::kSize>(table + position * Cut::kDim + 2 * Cut::column()), out);
+}
+
+template <typename T, int kLanes>
+__global__ void __launch_bounds__(kThreads) forward_kernel(Task<HeadNormRopeForwardArgs> task) {
+  using Cut = HeadCut<T, kLanes>;
+  constexpr int kSize = Cut::kSize;
+  __shared__ alignas(16) float weight[Cut::kDim];
+  const HeadNormRopeForwardArgs& args = task.args;
+  const bool of_q = static_cast<int>(blockIdx.x) < task.q_blocks;
+  const HeadNormRopeForwardArgs::Heads heads = of_q ? args.q : args.k;
+  const int64_t rows = args.tokens * heads.count;
+  const int64_t first = (int64_t{blockIdx.x} - (of_q ? 0 : task.q_blocks)) * Cut::kGroups * kRowsOfForward;
+  Raw<T, kSize> raw[kRowsOfForward][2] = {};
+#pragma unroll
+  for (int i = 0; i < kRowsOfForward; ++i) {
+    const int64_t row = first + i * Cut::kGroups + Cut::group();
+    if (row >= rows) break;
+    for (int half = 0; half < 2; ++half) raw[i][half] = load<T, kSize>(Cut::word(heads.x, row, half));
+  }
+  for (int column = threadIdx.x; column < Cut::kDim; column += kThreads) {
+    float one[1];
+    load_floats<1>(heads.weight, args.weight_type, column, one);
+    weight[column] = one[0];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kRowsOfForward; ++i) {
+    const int64_t row = first + i * Cut::kGroups + Cut::group();
+    float values[2][kSize], squares = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      to_float(raw[i][half], values[half]);
+      for (int j = 0; j < kSize; ++j) squares += values[half][j] * values[half][j];
+    }
+    const float rstd = rsqrtf(lanes_sum<kLanes>(squares) / static_cast<float>(Cut::kDim) + args.eps);
+    if (row >= rows) continue;
+    float table[2 * kSize];
+    load_table<Cut>(args.table, row, heads.count, args.seq_len, table);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float of_half[kSize];
+      to_float(load_again<float, kSize>(weight + half * Cut::kHalf + Cut::column()), of_half);
+      for (int j = 0; j < kSize; ++j) values[half][j] = rms::normalised(values[half][j], rstd, of_half[j]);
+    }
+    rotate_halves(values[0], values[1], table, /*inverse=*/false);
+    for (int half = 0; half < 2; ++half) store_floats<T, kSize>(Cut::word(heads.y, row, half), values[half]);
+    if (threadIdx.x % kLanes == 0) heads.rstd[row] = rstd;
+  }
+}
+
+enum Stream { kDy, kX, kStreams };
+
+// The words of the rows to come are under way, into a ring of kStages rows.
+template <typename T, int kLanes>
+class RowsAhead {
+ public:
+  static constexpr int kStages = 4;
+  static constexpr int64_t kBytes = Ring<kThreads>::bytes(kStages * kStreams * 2);
+
+  __device__ RowsAhead(const HeadNormRopeBackwardArgs::Heads& heads, int64_t rows)
+      : heads_(heads), rows_(rows), ring_(dynamic_shared<uint4>()) {}
+
+  // Every call closes a batch, also of rows that do not exist.
+  __device__ void ask(int64_t row, int stage) const {
+    if (row < rows_) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        ring_.ask(slot(stage, kDy, half), HeadCut<T, kLanes>::word(heads_.dy, row, half));
+        ring_.ask(slot(stage, kX, half), HeadCut<T, kLanes>::word(heads_.x, row, half));
+      }
+    }
+    ring_.close_batch();
+  }
+  __device__ void wait() const { ring_.template wait_for_all_but<kStages - 1>(); }
+  __device__ void read(int stage, Stream stream, float (&out)[2][kVectorSize<T>]) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) to_float(ring_.template read<T>(slot(stage, stream, half)), out[half]);
+  }
+
+ private:
+  __device__ static int slot(int stage, Stream stream, int half) { return (stage * kStreams + stream) * 2 + half; }
+
+  const HeadNormRopeBackwardArgs::Heads& heads_;
+  int64_t rows_;
+  Ring<kThreads> ring_;
+};
+
+// Writes the block's part of dweight to row blockIdx.x of the scratch.
+template <typename Cut, int kLanes>
+__device__ void write_part(float* scratch, float (&dweight)[2][Cut::kSize]) {
+  __shared__ float of_warp[kThreads / 32][Cut::kDim];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int j = 0; j < Cut::kSize; ++j) {
+      float sum = dweight[half][j];
+#pragma unroll
+      for (int offset = kLanes; offset < 32; offset *= 2) sum += __shfl_xor_sync(kWholeWarp, sum, offset);
+      if (threadIdx.x % 32 < kLanes) of_warp[threadIdx.x / 32][half * Cut::kHalf + Cut::column() + j] = sum;
+    }
+  }
+  __syncthreads();
+  for (int column = threadIdx.x; column < Cut::kDim; column += kThreads) {
+    float sum = 0;
+    for (int warp = 0; warp < kThreads / 32; ++warp) sum += of_warp[warp][column];
+    scratch[int64_t{blockIdx.x} * Cut::kDim + column] = sum;
+  }
+}
+
+template <typename T, int kLanes>
+__global__ void __launch_bounds__(kThreads, kBackwardBlocks) backward_kernel(Task<HeadNormRopeBackwardArgs> task) {
+  using Cut = HeadCut<T, kLanes>;
+  constexpr int kSize = Cut::kSize, kStages = RowsAhead<T, kLanes>::kStages;
+  let_second_kernel_come();
+  const HeadNormRopeBackwardArgs& args = task.args;
+  const bool of_q = static_cast<int>(blockIdx.x) < task.q_blocks;
+  const HeadNormRopeBackwardArgs::Heads heads = of_q ? args.q : args.k;
+  const int64_t rows = args.tokens * heads.count;
+  const int64_t step = (of_q ? task.q_blocks : int64_t{gridDim.x} - task.q_blocks) * Cut::kGroups;
+  int64_t first = (int64_t{blockIdx.x} - (of_q ? 0 : task.q_blocks)) * Cut::kGroups;
+  const RowsAhead<T, kLanes> ahead(heads, rows);
+#pragma unroll
+  for (int stage = 0; stage < kStages; ++stage) ahead.ask(first + Cut::group() + stage * step, stage);
+  float weight[2][kSize], dweight[2][kSize] = {};
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    for (int j = 0; j < kSize; ++j) {
+      float one[1];
+      load_floats<1>(heads.weight, args.weight_type, half * Cut::kHalf + Cut::column() + j, one);
+      weight[half][j] = one[0];
+    }
+  }
+  Magnitude<T> magnitude;
+  for (int stage = 0; first < rows; first += step, stage = (stage + 1) % kStages) {
+    const int64_t row = first + Cut::group();
+    const bool here = row < rows;
+    float dy[2][kSize] = {}, x[2][kSize] = {}, table[2 * kSize] = {}, rstd = 0, dot = 0;
+    if (here) {
+      load_table<Cut>(args.table, row, heads.count, args.seq_len, table);
+      rstd = heads.rstd[row];
+    }
+    ahead.wait();
+    if (here) {
+      ahead.read(stage, kDy, dy);
+      ahead.read(stage, kX, x);
+    }
+    rotate_halves(dy[0], dy[1], table, /*inverse=*/true);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      for (int j = 0; j < kSize; ++j) {
+        x[half][j] *= rstd;
+        const float share = dy[half][j] * x[half][j];
+        dweight[half][j] += share;
+        dot += share * weight[half][j];
+      }
+    }
+    const float mean = lanes_sum<kLanes>(dot) / static_cast<float>(Cut::kDim);
+    ahead.ask(row + kStages * step, stage);
+    if (!here) continue;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      for (int j = 0; j < kSize; ++j) dy[half][j] = (dy[half][j] * weight[half][j] - x[half][j] * mean) * rstd;
+      const auto dx = from_float<T, kSize>(dy[half]);
+      store<T, kSize>(Cut::word(heads.dx, row, half), dx);
+      if (heads.amax != nullptr) magnitude.add(dx);
+    }
+  }
+  write_part<Cut, kLanes>(args.scratch, dweight);
+  raise_to_block<kThreads>(heads.amax, magnitude);
+}
+
+// Calls `call` with a value of the element type and the number of lanes of a head, as a type.
+template <typename Call>
+void with_lanes(ElementType type, int64_t head_dim, const Call& call) {
+  with_type(type, [&](auto element) {
+    switch (head_dim / (2 * kVectorSize<decltype(element)>)) {
+      case 4:
+        return call(element, std::integral_constant<int, 4>{});
+      case 8:
+        return call(element, std::integral_constant<int, 8>{});
+      case 16:
+        return call(element, std::integral_constant<int, 16>{});
+      default:
+        return;
+    }
+  });
+}
+
+// Blocks that share out the rows of queries and keys evenly.
+struct BackwardGrid {
+  explicit BackwardGrid(const HeadNormRopeBackwardArgs& args) {
+    const int64_t groups = kThreads / (args.head_dim * element_size(args.type) / 32),
+                  heads = args.q.count + args.k.count;
+    const int64_t all = resident_blocks(ceil_div(args.tokens * heads, groups), kBackwardBlocks);
+    const auto at_least_one = [](int64_t blocks) { return blocks > 1 ? blocks : 1; };
+    q = at_least_one((all * args.q.count + heads / 2) / heads);
+    k = at_least_one(all - q);
+  }
+  int64_t q, k;
+};
+
+}  // namespace
+
+void head_norm_rope_forward(const HeadNormRopeForwardArgs& args, CUstream_st* stream) {
+  with_lanes(args.type, args.head_dim, [&](auto element, auto lanes) {
+    using T = decltype(element);
+    constexpr int kRows = HeadCut<T, lanes()>::kGroups * kRowsOfForward;
+    const auto blocks = [&](int64_t heads) { return ceil_div(args.tokens * heads, kRows); };
+    launch(forward_kernel<T, lanes()>, blocks(args.q.count) + blocks(args.k.count), kThreads, 0, stream,
+           Task<HeadNormRopeForwardArgs>{args, static_cast<int>(blocks(args.q.count))});
+  });
+}
+
+void head_norm_rope_backward(const HeadNormRopeBackwardArgs& args, CUstream_st* stream) {
+  const BackwardGrid blocks(args);
+  with_lanes(args.type, args.head_dim, [&](auto element, auto lanes) {
+    using T = decltype(element);
+    launch(backward_kernel<T, lanes()>, blocks.q + blocks.k, kThreads, RowsAhead<T, lanes()>::kBytes, stream,
+           Task<HeadNormRopeBackwardArgs>{args, static_cast<int>(blocks.q)});
+  });
+  const float* parts_of_k = args.scratch + blocks.q * args.head_dim;
+  launch_sum_of_parts<2>({{{args.scratch, blocks.q, args.q.dweight, args.q.accumulate_dweight},
+                           {parts_of_k, blocks.k, args.k.dweight, args.k.accumulate_dweight}},
+                          args.dweight_type,
+                          args.head_dim},
+                         stream);
+}
+
+int64_t head_norm_rope_scratch_bytes(const HeadNormRopeBackwardArgs& args) {
+  const BackwardGrid blocks(args);
+  return (blocks.q + blocks.k) * args.head_dim * static_cast<int64_t>(sizeof(float));
+}
+
+}  // namespace titanium::kernels

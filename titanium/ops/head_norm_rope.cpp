@@ -1,0 +1,120 @@
+#include "titanium/ops/head_norm_rope.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/kernel_choice.h"
+#include "titanium/ops/rms_norm.h"
+
+namespace titanium::ops {
+namespace {
+
+bool uses_kernel(const HeadNorms& norms, RopePairs pairs, const Tensors& arrays) {
+  const Tensor &x = arrays[0], q_weight = norms.q.as_stored(), k_weight = norms.k.as_stored();
+  return pairs == RopePairs::kHalves && uses_kernels(x) && uses_kernels(q_weight) &&
+         q_weight.scalar_type() == k_weight.scalar_type() && kernels::has_head_norm_rope(element_type(x), x.size(-1)) &&
+         std::ranges::all_of(arrays, [](const Tensor& array) {
+           return array.is_contiguous() && kernels::head_norm_rope_takes(array.const_data_ptr());
+         });
+}
+
+Rotated forward_kernel(const Tensor& q_BSHE, const Tensor& k_BSKE, const HeadNorms& norms, const Tensor& table_SE,
+                       UnnormalisedHeads& saved) {
+  const Tensor q_weight = norms.q.as_stored(), k_weight = norms.k.as_stored();
+  const auto heads = [&](const Tensor& x, const Tensor& weight, Tensor& y, Tensor& rstd) {
+    y = at::empty_like(x);
+    rstd = at::empty({x.numel() / x.size(3), 1}, x.options().dtype(at::kFloat));
+    return kernels::HeadNormRopeForwardArgs::Heads{.x = x.const_data_ptr(),
+                                                   .weight = weight.const_data_ptr(),
+                                                   .y = y.mutable_data_ptr(),
+                                                   .rstd = rstd.mutable_data_ptr<float>(),
+                                                   .count = x.size(2)};
+  };
+  Rotated out;
+  saved = {q_BSHE, k_BSKE, {}, {}};
+  launch(kernels::HeadNormRopeForwardArgs{.type = element_type(q_BSHE),
+                                          .weight_type = element_type(q_weight),
+                                          .q = heads(q_BSHE, q_weight, out.q_BSHE, saved.q_rstd),
+                                          .k = heads(k_BSKE, k_weight, out.k_BSKE, saved.k_rstd),
+                                          .head_dim = q_BSHE.size(3),
+                                          .table = static_cast<const float*>(table_SE.const_data_ptr()),
+                                          .tokens = q_BSHE.size(0) * q_BSHE.size(1),
+                                          .seq_len = q_BSHE.size(1),
+                                          .eps = static_cast<float>(norms.eps)});
+  return out;
+}
+
+// Over the gradients that were given.
+Rotated backward_kernel(const Tensor& grad_q, const Tensor& grad_k, const HeadNorms& norms, const Tensor& table_SE,
+                        const UnnormalisedHeads& saved, bool with_amax) {
+  const Tensor q_weight = norms.q.as_stored(), k_weight = norms.k.as_stored();
+  const auto amax = [&] { return with_amax ? zero_beside(grad_q) : Tensor(); };
+  const Rotated out = {grad_q, grad_k, amax(), amax()};
+  const auto heads = [](const Tensor& grad, const Tensor& x, const Tensor& rstd, const Tensor& weight,
+                        const Parameter::GradSum& dweight, const Tensor& found) {
+    return kernels::HeadNormRopeBackwardArgs::Heads{.dy = grad.const_data_ptr(),
+                                                    .x = x.const_data_ptr(),
+                                                    .rstd = rstd.const_data_ptr<float>(),
+                                                    .weight = weight.const_data_ptr(),
+                                                    .dx = grad.mutable_data_ptr(),
+                                                    .dweight = dweight.sum.mutable_data_ptr(),
+                                                    .accumulate_dweight = !dweight.is_first,
+                                                    .count = grad.size(2),
+                                                    .amax = float_memory(found)};
+  };
+  const Parameter::GradSum q_sum = norms.q.open_grad_sum(grad_q.device()),
+                           k_sum = norms.k.open_grad_sum(grad_k.device());
+  kernels::HeadNormRopeBackwardArgs args{.type = element_type(grad_q),
+                                         .weight_type = element_type(q_weight),
+                                         .dweight_type = element_type(q_sum.sum),
+                                         .q = heads(grad_q, saved.q_BSHE, saved.q_rstd, q_weight, q_sum, out.q_amax),
+                                         .k = heads(grad_k, saved.k_BSKE, saved.k_rstd, k_weight, k_sum, out.k_amax),
+                                         .head_dim = grad_q.size(3),
+                                         .table = static_cast<const float*>(table_SE.const_data_ptr()),
+                                         .scratch = nullptr,
+                                         .tokens = grad_q.size(0) * grad_q.size(1),
+                                         .seq_len = grad_q.size(1)};
+  const Tensor scratch = scratch_beside(grad_q, scratch_bytes(args));
+  args.scratch = static_cast<float*>(scratch.mutable_data_ptr());
+  launch(args);
+  return out;
+}
+
+Tensor rows_of_heads(const Tensor& x_BSHE) { return x_BSHE.flatten(0, 2); }
+
+Tensor normalise(const Tensor& x_BSHE, const Parameter& weight, double eps, Tensor& rstd) {
+  const RmsNormOutput out = rms_norm_forward(rows_of_heads(x_BSHE), weight, eps);
+  rstd = out.rstd_T1;
+  return out.y_TD.view_as(x_BSHE);
+}
+
+Tensor normalise_backward(const Tensor& grad_BSHE, const Tensor& x_BSHE, const Tensor& rstd, Parameter& weight) {
+  return rms_norm_backward(rows_of_heads(grad_BSHE), rows_of_heads(x_BSHE), rstd, weight).view_as(grad_BSHE);
+}
+
+}  // namespace
+
+Rotated norm_and_rotate(const Tensor& q_BSHE, const Tensor& k_BSKE, const HeadNorms& norms, const Tensor& table_SE,
+                        RopePairs pairs, UnnormalisedHeads& saved) {
+  if (uses_kernel(norms, pairs, {q_BSHE, k_BSKE, table_SE}))
+    return forward_kernel(q_BSHE, k_BSKE, norms, table_SE, saved);
+  saved = {q_BSHE, k_BSKE, {}, {}};
+  const Tensor q = normalise(q_BSHE, norms.q, norms.eps, saved.q_rstd),
+               k = normalise(k_BSKE, norms.k, norms.eps, saved.k_rstd);
+  return rotate(q, k, table_SE, /*inverse=*/false, /*with_amax=*/false, pairs);
+}
+
+Rotated norm_and_rotate_backward(const Tensor& grad_q_BSHE, const Tensor& grad_k_BSKE, const HeadNorms& norms,
+                                 const Tensor& table_SE, RopePairs pairs, const UnnormalisedHeads& saved,
+                                 bool with_amax) {
+  if (uses_kernel(norms, pairs, {grad_q_BSHE, grad_k_BSKE, saved.q_BSHE, saved.k_BSKE, table_SE}))
+    return backward_kernel(grad_q_BSHE, grad_k_BSKE, norms, table_SE, saved, with_amax);
+  const Rotated back = rotate(grad_q_BSHE, grad_k_BSKE, table_SE, /*inverse=*/true, /*with_amax=*/false, pairs);
+  return {normalise_backward(back.q_BSHE, saved.q_BSHE, saved.q_rstd, norms.q),
+          normalise_backward(back.k_BSKE, saved.k_BSKE, saved.k_rstd, norms.k),
+          {},
+          {}};
+}
+
+}  // namespace titanium::ops
