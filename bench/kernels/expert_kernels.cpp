@@ -5,6 +5,9 @@
 #include <random>
 
 #include "bench/kernels/bench.h"
+#include "titanium/kernels/expert_column_sums.h"
+#include "titanium/kernels/expert_rows.h"
+#include "titanium/kernels/expert_swiglu.h"
 #include "titanium/kernels/route.h"
 #include "titanium/kernels/sort_by_expert.h"
 
@@ -94,10 +97,156 @@ void bench_sort(Bench& bench, const Model& model) {
   }
 }
 
+// Rows as sort_by_expert gives them.
+struct Rows {
+  std::vector<int32_t> of_choice, choice, ends;
+};
+Rows sorted_rows(const Model& model, bool skewed) {
+  const std::vector<int32_t> experts = random_experts(model, skewed);
+  Rows rows;
+  rows.ends.resize(model.experts);
+  for (const int32_t expert : experts) ++rows.ends[expert];
+  std::vector<int32_t> next(model.experts);
+  for (int64_t e = 1; e < model.experts; ++e) {
+    rows.ends[e] += rows.ends[e - 1];
+    next[e] = rows.ends[e - 1];
+  }
+  rows.choice.resize(experts.size());
+  for (size_t choice = 0; choice < experts.size(); ++choice) {
+    rows.of_choice.push_back(next[experts[choice]]++);
+    rows.choice[rows.of_choice.back()] = static_cast<int32_t>(choice);
+  }
+  return rows;
+}
+
+void bench_rows(Bench& bench, const Model& model, const Rows& rows) {
+  const int64_t tokens = model.tokens * model.dim, chosen = model.choices() * model.dim;
+  for (const bool weighted : {false, true}) {
+    bench.run(named(weighted ? "gather_rows, weighted" : "gather_rows", model), 2 * (tokens + chosen), [&, weighted] {
+      const GatherRowsArgs args{kBf16,
+                                bench.random(tokens, kBf16),
+                                bench.upload(rows.of_choice),
+                                weighted ? floats(bench, model.choices()) : nullptr,
+                                bench.room(2 * chosen),
+                                model.tokens,
+                                model.top_k,
+                                model.dim};
+      return [args] { gather_rows(args, nullptr); };
+    });
+    bench.run(named(weighted ? "combine_rows, weighted, addend" : "combine_rows", model),
+              2 * (tokens * (weighted ? 2 : 1) + chosen), [&, weighted] {
+                void* y = bench.random(tokens, kBf16);
+                const CombineRowsArgs args{kBf16,
+                                           bench.random(chosen, kBf16),
+                                           bench.upload(rows.of_choice),
+                                           weighted ? floats(bench, model.choices()) : nullptr,
+                                           weighted ? y : nullptr,
+                                           y,
+                                           model.tokens,
+                                           model.top_k,
+                                           model.dim};
+                return [args] { combine_rows(args, nullptr); };
+              });
+  }
+}
+
+void bench_swiglu(Bench& bench, const Model& model, const Rows& rows) {
+  const int64_t count = model.choices(), dim = model.hidden, array = count * dim * 2;
+  const auto weights = [&] {
+    return RowWeights{floats(bench, count), bench.upload(rows.choice), floats(bench, count)};
+  };
+  bench.run(named("expert_swiglu forward", model), 3 * array, [&] {
+    auto* gate = static_cast<uint16_t*>(bench.random(2 * count * dim, kBf16));
+    const ExpertSwigluForwardArgs args{kBf16,      gate,
+                                       gate + dim, bench.room(array),
+                                       2 * dim,    2 * dim,
+                                       dim,        count,
+                                       dim,        bench.upload(rows.ends) + model.experts - 1};
+    return [args] { expert_swiglu_forward(args, nullptr); };
+  });
+  bench.run(named("expert_swiglu backward", model), 6 * array, [&] {
+    auto* gate = static_cast<uint16_t*>(bench.random(2 * count * dim, kBf16));
+    void* grad = bench.random(count * dim, kBf16);
+    const ExpertSwigluBackwardArgs args{
+        kBf16,    grad,    gate,    gate + dim, gate, gate + dim, grad, dim,
+        2 * dim,  2 * dim, 2 * dim, 2 * dim,    dim,  count,      dim,  bench.upload(rows.ends) + model.experts - 1,
+        weights()};
+    return [args] { expert_swiglu_backward(args, nullptr); };
+  });
+}
+
+void bench_biases(Bench& bench, const Model& model, const Rows& rows) {
+  const int64_t count = model.choices(), dim = model.hidden, array = count * dim * 2;
+  bench.run(named("clamped_swiglu forward", model), 3 * array, [&] {
+    const ClampedSwigluForwardArgs args{kBf16,
+                                        kBf16,
+                                        bench.random(2 * count * dim, kBf16),
+                                        bench.random(model.experts * 2 * dim, kBf16),
+                                        bench.upload(rows.ends),
+                                        bench.room(array),
+                                        2 * dim,
+                                        dim,
+                                        count,
+                                        dim,
+                                        model.experts,
+                                        7};
+    return [args] { clamped_swiglu_forward(args, nullptr); };
+  });
+  bench.run(named("clamped_swiglu backward", model), 6 * array, [&] {
+    void* fused = bench.random(2 * count * dim, kBf16);
+    void* grad = bench.random(count * dim, kBf16);
+    const ClampedSwigluBackwardArgs args{kBf16,
+                                         kBf16,
+                                         grad,
+                                         fused,
+                                         bench.random(model.experts * 2 * dim, kBf16),
+                                         bench.upload(rows.ends),
+                                         fused,
+                                         grad,
+                                         dim,
+                                         2 * dim,
+                                         2 * dim,
+                                         dim,
+                                         count,
+                                         dim,
+                                         model.experts,
+                                         7,
+                                         {floats(bench, count), bench.upload(rows.choice), floats(bench, count)}};
+    return [args] { clamped_swiglu_backward(args, nullptr); };
+  });
+  for (const int64_t columns : {2 * dim, model.dim}) {
+    const bool weighted = columns == model.dim;
+    bench.run(named("expert_column_sums of " + std::to_string(columns) + (weighted ? ", weighted" : ""), model),
+              count * columns * 2, [&, columns, weighted] {
+                const ExpertColumnSumsArgs args{
+                    kBf16,
+                    kBf16,
+                    bench.random(count * columns, kBf16),
+                    columns,
+                    bench.upload(rows.ends),
+                    weighted ? floats(bench, count) : nullptr,
+                    weighted ? bench.upload(rows.choice) : nullptr,
+                    bench.room(model.experts * columns * 2),
+                    true,
+                    model.experts,
+                    columns,
+                    static_cast<float*>(bench.room(expert_column_sums_scratch_bytes(model.experts, columns)))};
+                return [args] { expert_column_sums(args, nullptr); };
+              });
+  }
+}
+
 void run_all(Bench& bench) {
   for (const Model& model : kModels) {
+    const Rows rows = sorted_rows(model, false);
     bench_route(bench, model);
     bench_sort(bench, model);
+    bench_rows(bench, model, rows);
+    if (model.experts == 32) {
+      bench_biases(bench, model, rows);
+    } else {
+      bench_swiglu(bench, model, rows);
+    }
   }
 }
 

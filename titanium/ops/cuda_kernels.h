@@ -8,6 +8,9 @@
 #include "titanium/kernels/copy_tensors.h"
 #include "titanium/kernels/cross_entropy.h"
 #include "titanium/kernels/embedding_grad.h"
+#include "titanium/kernels/expert_column_sums.h"
+#include "titanium/kernels/expert_rows.h"
+#include "titanium/kernels/expert_swiglu.h"
 #include "titanium/kernels/fill_normal.h"
 #include "titanium/kernels/float8.h"
 #include "titanium/kernels/head_norm_rope.h"
@@ -23,12 +26,19 @@ namespace titanium::ops {
 
 void launch(const kernels::AbsoluteMaximumArgs& args);
 void launch(const kernels::AdamWArgs& args);
+void launch(const kernels::ClampedSwigluBackwardArgs& args);
+void launch(const kernels::ClampedSwigluForwardArgs& args);
 void launch(const kernels::ColumnMaximaArgs& args);
+void launch(const kernels::CombineRowsArgs& args);
 void launch(const kernels::CrossEntropyArgs& args);
 void launch(const kernels::CrossEntropyGradientArgs& args);
 void launch(const kernels::CrossEntropyShardArgs& args);
 void launch(const kernels::EmbeddingGradArgs& args);
+void launch(const kernels::ExpertColumnSumsArgs& args);
+void launch(const kernels::ExpertSwigluBackwardArgs& args);
+void launch(const kernels::ExpertSwigluForwardArgs& args);
 void launch(const kernels::FillNormalArgs& args);
+void launch(const kernels::GatherRowsArgs& args);
 void launch(const kernels::HeadNormRopeBackwardArgs& args);
 void launch(const kernels::HeadNormRopeForwardArgs& args);
 void launch(const kernels::MergeAttentionArgs& args);
@@ -53,6 +63,7 @@ void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate)
 // Bytes of scratch memory for a launch with these arguments.
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args);
 int64_t scratch_bytes(const kernels::HeadNormRopeBackwardArgs& args);
+int64_t scratch_bytes(const kernels::ExpertColumnSumsArgs& args);
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs& args);
 int64_t scratch_bytes(const kernels::SortByExpertArgs& args);
 int64_t scratch_bytes(const kernels::SumOfSquaresArgs& args);

@@ -16,12 +16,19 @@ void launch(void (*launcher)(const Args&, CUstream_st*), const Args& args) {
 
 void launch(const kernels::AbsoluteMaximumArgs& args) { launch(kernels::absolute_maximum, args); }
 void launch(const kernels::AdamWArgs& args) { launch(kernels::adamw, args); }
+void launch(const kernels::ClampedSwigluBackwardArgs& args) { launch(kernels::clamped_swiglu_backward, args); }
+void launch(const kernels::ClampedSwigluForwardArgs& args) { launch(kernels::clamped_swiglu_forward, args); }
 void launch(const kernels::ColumnMaximaArgs& args) { launch(kernels::column_maxima, args); }
+void launch(const kernels::CombineRowsArgs& args) { launch(kernels::combine_rows, args); }
 void launch(const kernels::CrossEntropyArgs& args) { launch(kernels::cross_entropy, args); }
 void launch(const kernels::CrossEntropyGradientArgs& args) { launch(kernels::cross_entropy_gradient, args); }
 void launch(const kernels::CrossEntropyShardArgs& args) { launch(kernels::cross_entropy_statistics, args); }
 void launch(const kernels::EmbeddingGradArgs& args) { launch(kernels::embedding_grad, args); }
+void launch(const kernels::ExpertColumnSumsArgs& args) { launch(kernels::expert_column_sums, args); }
+void launch(const kernels::ExpertSwigluBackwardArgs& args) { launch(kernels::expert_swiglu_backward, args); }
+void launch(const kernels::ExpertSwigluForwardArgs& args) { launch(kernels::expert_swiglu_forward, args); }
 void launch(const kernels::FillNormalArgs& args) { launch(kernels::fill_normal_on_cuda, args); }
+void launch(const kernels::GatherRowsArgs& args) { launch(kernels::gather_rows, args); }
 void launch(const kernels::HeadNormRopeBackwardArgs& args) { launch(kernels::head_norm_rope_backward, args); }
 void launch(const kernels::HeadNormRopeForwardArgs& args) { launch(kernels::head_norm_rope_forward, args); }
 void launch(const kernels::MergeAttentionArgs& args) { launch(kernels::merge_attention, args); }
@@ -53,6 +60,9 @@ int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args) {
 }
 int64_t scratch_bytes(const kernels::HeadNormRopeBackwardArgs& args) {
   return kernels::head_norm_rope_scratch_bytes(args);
+}
+int64_t scratch_bytes(const kernels::ExpertColumnSumsArgs& args) {
+  return kernels::expert_column_sums_scratch_bytes(args.num_experts, args.dim);
 }
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs& args) {
   return kernels::rms_norm_backward_scratch_bytes(args.rows, args.dim);

@@ -14,12 +14,19 @@ int64_t refuse() {
 
 void launch(const kernels::AbsoluteMaximumArgs&) { refuse(); }
 void launch(const kernels::AdamWArgs&) { refuse(); }
+void launch(const kernels::ClampedSwigluBackwardArgs&) { refuse(); }
+void launch(const kernels::ClampedSwigluForwardArgs&) { refuse(); }
 void launch(const kernels::ColumnMaximaArgs&) { refuse(); }
+void launch(const kernels::CombineRowsArgs&) { refuse(); }
 void launch(const kernels::CrossEntropyArgs&) { refuse(); }
 void launch(const kernels::CrossEntropyGradientArgs&) { refuse(); }
 void launch(const kernels::CrossEntropyShardArgs&) { refuse(); }
 void launch(const kernels::EmbeddingGradArgs&) { refuse(); }
+void launch(const kernels::ExpertColumnSumsArgs&) { refuse(); }
+void launch(const kernels::ExpertSwigluBackwardArgs&) { refuse(); }
+void launch(const kernels::ExpertSwigluForwardArgs&) { refuse(); }
 void launch(const kernels::FillNormalArgs&) { refuse(); }
+void launch(const kernels::GatherRowsArgs&) { refuse(); }
 void launch(const kernels::HeadNormRopeBackwardArgs&) { refuse(); }
 void launch(const kernels::HeadNormRopeForwardArgs&) { refuse(); }
 void launch(const kernels::MergeAttentionArgs&) { refuse(); }
@@ -43,6 +50,7 @@ void launch_copies(std::span<const kernels::CopyTensor>, bool) { refuse(); }
 
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::HeadNormRopeBackwardArgs&) { return refuse(); }
+int64_t scratch_bytes(const kernels::ExpertColumnSumsArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::SortByExpertArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::SumOfSquaresArgs&) { return refuse(); }
