@@ -2,21 +2,46 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/diff.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/sort.h>
 #include <ATen/ops/zeros.h>
+
+#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/kernel_choice.h"
 
 namespace titanium::ops {
 namespace {
 
 Dtype wide(Dtype dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
+bool takes_kernel(const Tensor& experts_TK, int64_t experts) {
+  return uses_kernels(experts_TK.device()) && experts <= kernels::kMostSortedExperts;
+}
+
+Dispatch sort_kernel(const Tensor& experts_TK, int64_t experts) {
+  const Tensor flat_R = experts_TK.flatten();
+  const Dispatch dispatch{at::empty_like(flat_R), at::empty_like(flat_R), at::empty({experts}, flat_R.options())};
+  kernels::SortByExpertArgs args{.experts = flat_R.const_data_ptr<int32_t>(),
+                                 .row_of_choice = dispatch.row_of_choice_R.mutable_data_ptr<int32_t>(),
+                                 .choice_of_row = dispatch.choice_of_row_R.mutable_data_ptr<int32_t>(),
+                                 .ends = dispatch.ends_E.mutable_data_ptr<int32_t>(),
+                                 .choices = flat_R.numel(),
+                                 .num_experts = experts,
+                                 .scratch = nullptr};
+  const Tensor scratch = scratch_beside(flat_R, scratch_bytes(args));
+  args.scratch = static_cast<int32_t*>(scratch.mutable_data_ptr());
+  launch(args);
+  return dispatch;
+}
+
 }  // namespace
 
 Tensor Dispatch::counts() const { return at::diff(ends_E, /*n=*/1, /*dim=*/0, at::zeros({1}, ends_E.options())); }
 
 Dispatch sort_by_expert(const Tensor& experts_TK, int64_t experts) {
+  if (takes_kernel(experts_TK, experts)) return sort_kernel(experts_TK, experts);
   const Tensor flat_R = experts_TK.flatten();
   const auto [sorted_R, order_R] = at::sort(flat_R, /*stable=*/true, /*dim=*/0, /*descending=*/false);
   const Tensor row_of_choice_R = at::empty_like(flat_R);

@@ -1,6 +1,8 @@
 #include "titanium/ops/experts/routing.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/sort.h>
@@ -8,6 +10,9 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <limits>
+
+#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/kernel_choice.h"
 
 namespace titanium::ops {
 namespace {
@@ -40,9 +45,57 @@ Tensor choose(const Tensor& scores_TE, const Tensor& bias_E, const RouterOptions
   return best(choice_TE, options.top_k);
 }
 
+bool takes_kernel(const Tensor& scores_TE, const RouterOptions& options) {
+  return uses_kernels(scores_TE) && scores_TE.scalar_type() == at::kFloat &&
+         scores_TE.size(1) <= kernels::kMostExperts && options.top_k <= kernels::kMostChoices &&
+         options.groups <= kernels::kMostExpertGroups;
+}
+
+kernels::RouterScores kernel_scores(const RouterOptions& options) {
+  return options.scores == ScoreFunction::kSoftmax ? kernels::RouterScores::kSoftmax : kernels::RouterScores::kSigmoid;
+}
+
+Routing route_kernel(const Tensor& logits_TE, const Tensor& bias_E, const RouterOptions& options) {
+  const int64_t tokens = logits_TE.size(0);
+  const Routing routing{at::empty({tokens, options.top_k}, logits_TE.options().dtype(at::kInt)),
+                        at::empty({tokens, options.top_k}, logits_TE.options()), at::empty_like(logits_TE)};
+  launch(kernels::RouteArgs{.function = kernel_scores(options),
+                            .logits = logits_TE.const_data_ptr<float>(),
+                            .bias = bias_E.defined() ? bias_E.const_data_ptr<float>() : nullptr,
+                            .experts = routing.experts_TK.mutable_data_ptr<int32_t>(),
+                            .weights = routing.weights_TK.mutable_data_ptr<float>(),
+                            .scores = routing.scores_TE.mutable_data_ptr<float>(),
+                            .tokens = tokens,
+                            .num_experts = logits_TE.size(1),
+                            .top_k = options.top_k,
+                            .groups = options.groups,
+                            .limited_groups = options.limited_groups,
+                            .normalise = options.normalise,
+                            .force_balance = options.force_balance,
+                            .scale = static_cast<float>(options.scale)});
+  return routing;
+}
+
+Tensor route_backward_kernel(const Tensor& grad_weights_TK, const Routing& routing, const RouterOptions& options) {
+  const Tensor grad_TE = at::empty_like(routing.scores_TE);
+  launch(kernels::RouteBackwardArgs{.function = kernel_scores(options),
+                                    .grad_weights = grad_weights_TK.contiguous().const_data_ptr<float>(),
+                                    .grad_scores = nullptr,
+                                    .experts = routing.experts_TK.const_data_ptr<int32_t>(),
+                                    .scores = routing.scores_TE.const_data_ptr<float>(),
+                                    .grad_logits = grad_TE.mutable_data_ptr<float>(),
+                                    .tokens = routing.scores_TE.size(0),
+                                    .num_experts = routing.scores_TE.size(1),
+                                    .top_k = options.top_k,
+                                    .normalise = options.normalise,
+                                    .scale = static_cast<float>(options.scale)});
+  return grad_TE;
+}
+
 }  // namespace
 
 Routing route(const Tensor& logits_TE, const Tensor& bias_E, const RouterOptions& options) {
+  if (takes_kernel(logits_TE, options)) return route_kernel(logits_TE, bias_E, options);
   const Tensor scores_TE =
       options.scores == ScoreFunction::kSoftmax ? at::softmax(logits_TE, 1) : at::sigmoid(logits_TE);
   const Tensor chosen_TK = choose(scores_TE, bias_E, options);
@@ -52,6 +105,7 @@ Routing route(const Tensor& logits_TE, const Tensor& bias_E, const RouterOptions
 }
 
 Tensor route_backward(const Tensor& grad_weights_TK, const Routing& routing, const RouterOptions& options) {
+  if (takes_kernel(routing.scores_TE, options)) return route_backward_kernel(grad_weights_TK, routing, options);
   const Tensor chosen_TK = routing.experts_TK.to(at::kLong);
   Tensor grad_TK = grad_weights_TK * options.scale;
   if (options.normalise) {
