@@ -32,6 +32,12 @@ ModelStage whole_stage(int64_t blocks);
 // The stage that is made of these children. Throws UsageError if it has some, but not all, of those after the blocks.
 ModelStage stage_of(const schedule::ModelChildren& children, const std::vector<std::string>& names);
 
+// Blocks whose experts are counted, and int64 [blocks, experts]; undefined if there are none.
+struct ExpertLoads {
+  std::vector<int64_t> blocks;
+  Tensor tokens_LE;
+};
+
 class LanguageModel : public nn::Module {
  public:
   // Fills all parameters from the model's initial distribution.
@@ -70,8 +76,8 @@ class LanguageModel : public nn::Module {
   // exchange of rows. One without experts has no use for it.
   virtual void set_expert_exchange(ops::ExpertExchange& /*exchange*/, bool /*cut_by_rows*/) {}
   virtual void force_expert_balance() {}  // from now on tokens are dealt to experts in turn: for benchmarks
-  // The tokens of all experts in the last step, [layers with experts in this part, experts]; undefined without experts.
-  virtual Tensor expert_load() const { return {}; }
+  // The tokens that all experts of this part have had in the last step, on all ranks together.
+  virtual ExpertLoads expert_loads() const { return {}; }
 
   // Called once per step on all ranks, after the last backward and before the optimizer's update (or its last part,
   // with optimizer.early_step_in_backward), when all gradients are summed. For what a model changes by itself, such as

@@ -1,6 +1,10 @@
 // Models with experts on every layout: expert parallelism with everything else.
+#include <cmath>
+#include <mutex>
+
 #include "tests/support/compare_runs.h"
 #include "tests/support/tiny_moe.h"
+#include "titanium/train/report/expert_balance.h"
 
 namespace titanium::train {
 namespace {
@@ -90,6 +94,90 @@ INSTANTIATE_TEST_SUITE_P(
                     Experts{{"pp2_ep2_dual_pipe_v", 1, 2, 1, dual_pipe_v, 1, 2}, 2},
                     Experts{{"pp2_tp2_ep2", 1, 2, 2, one_forward_one_backward, 1, 2}, 2}),
     [](const auto& info) { return info.param.layout.name; });
+
+// One step on any layout: the bias of each layer, and the tokens that it was moved by.
+struct Balance {
+  std::map<int64_t, Tensor> bias, tokens;
+  Tensor measured;
+};
+
+Balance balance_after_a_step(const Experts& tested) {
+  Balance balance;
+  std::mutex mutex;
+  test::run_ranks(tested.layout.ranks(), [&](comm::World& world) {
+    TrainState run = test::build_run(configure_experts(tested), test::tiny_moe_maker(deepseek())(), world);
+    train_step(run).value();
+    const auto [blocks, tokens_LE] = run.model->expert_loads();
+    const Tensor measured = measure_expert_balance(*run.model, *run.mesh, at::kCPU);
+    const std::lock_guard lock(mutex);
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const int64_t layer = blocks[i];
+      balance.tokens[layer] = tokens_LE[static_cast<int64_t>(i)].clone();
+      for (const nn::Buffer* buffer : run.model->buffers()) {
+        if (buffer->fqn == fmt::format("layers.{}.moe.expert_bias", layer)) balance.bias[layer] = buffer->value.clone();
+        if (buffer->fqn == fmt::format("layers.{}.moe.tokens_per_expert", layer)) {
+          EXPECT_EQ(buffer->value.sum().item<int64_t>(), 0);
+        }
+      }
+    }
+    balance.measured = measured;
+  });
+  return balance;
+}
+
+TEST(ExpertBalance, MovesTheBiasAgainstTheLoadOfAllRanks) {
+  const Balance one = balance_after_a_step({{"one", 1, 1, 1}});
+  ASSERT_EQ(one.tokens.size(), 3U);
+  const test::TinyMoeArgs args = deepseek();
+  for (const auto& [layer, tokens] : one.tokens) {
+    EXPECT_EQ(tokens.sum().item<int64_t>(), 12 * 32 * args.top_k);
+    const double mean = static_cast<double>(12 * 32 * args.top_k) / static_cast<double>(args.num_experts);
+    double centre = 0;
+    std::vector<double> moves;
+    for (int64_t e = 0; e < args.num_experts; ++e) {
+      const auto load = tokens[e].item<double>();
+      moves.push_back(load < mean ? 1 : load > mean ? -1 : 0);
+      centre += moves.back() / static_cast<double>(args.num_experts);
+    }
+    for (int64_t e = 0; e < args.num_experts; ++e) {
+      const double expected = args.load_balance_coeff * (moves[static_cast<size_t>(e)] - centre);
+      EXPECT_NEAR(one.bias.at(layer)[e].item<double>(), expected, 1e-9);
+    }
+  }
+  for (const Experts& tested :
+       {Experts{{"tp2", 1, 1, 2}}, Experts{{"tp2_ep4", 1, 2, 2}, 4}, Experts{{"tp2_ep2_etp2", 1, 2, 2}, 2, 2},
+        Experts{{"cp2_ep2", 1, 1, 1, nothing, 2}, 2}, Experts{{"full", 1, 2, 1, recomputes}, 2},
+        Experts{{"accumulates", 1, 2, 1, accumulates}},
+        Experts{{"pp2_ep2", 1, 2, 1, one_forward_one_backward, 1, 2}, 2}}) {
+    SCOPED_TRACE(tested.layout.name);
+    const Balance other = balance_after_a_step(tested);
+    ASSERT_EQ(other.tokens.size(), one.tokens.size());
+    for (const auto& [layer, tokens] : one.tokens) {
+      EXPECT_TRUE(at::equal(other.tokens.at(layer), tokens)) << layer;
+      EXPECT_TRUE(at::equal(other.bias.at(layer), one.bias.at(layer))) << layer;
+    }
+    EXPECT_TRUE(at::equal(other.measured, one.measured));
+  }
+}
+
+TEST(ExpertBalance, IsMeasuredByItsDefinition) {
+  const Balance one = balance_after_a_step({{"one", 1, 1, 1}});
+  const std::vector<ExpertBalance> layers = read_expert_balance(one.measured);
+  ASSERT_EQ(layers.size(), 3U);
+  for (const ExpertBalance& layer : layers) {
+    const Tensor tokens = one.tokens.at(layer.layer).to(at::kDouble);
+    double entropy = 0;
+    int64_t dead = 0;
+    for (int64_t e = 0; e < tokens.size(0); ++e) {
+      const double share = (tokens[e] / tokens.sum()).item<double>();
+      dead += share == 0;
+      if (share > 0) entropy -= share * std::log(share) / std::log(8.0);
+    }
+    EXPECT_NEAR(layer.max_over_mean, (tokens.max() / tokens.mean()).item<double>(), 1e-12);
+    EXPECT_NEAR(layer.entropy, entropy, 1e-12);
+    EXPECT_EQ(layer.dead, dead);
+  }
+}
 
 }  // namespace
 }  // namespace titanium::train

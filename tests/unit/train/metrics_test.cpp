@@ -211,6 +211,16 @@ TEST(MetricsJsonl, HasAllKeysWithNineDigits) {
             "\n");
 }
 
+TEST(MetricsJsonl, HasTheBalanceOfExpertsWhereThereAreSome) {
+  const fs::path path = test_folder() / "metrics.jsonl";
+  MetricsJsonl jsonl(path, 0);
+  jsonl.write({.step = 1, .experts = {{.layer = 3, .max_over_mean = 1.5, .entropy = 0.75, .dead = 2}, {.layer = 4}}});
+  const auto experts = json_lines(path).at(0)["experts"];
+  EXPECT_EQ(
+      experts.dump(),
+      R"([{"dead":2,"entropy":0.75,"layer":3,"max_over_mean":1.5},{"dead":0,"entropy":0,"layer":4,"max_over_mean":0}])");
+}
+
 TEST(MetricsJsonl, ResumedRunKeepsLinesUpToItsStepAndAFreshOneNone) {
   const fs::path path = test_folder() / "metrics.jsonl";
   {

@@ -114,11 +114,15 @@ void Decoder::set_expert_exchange(ops::ExpertExchange& exchange, bool cut_by_row
 
 void Decoder::before_update(const parallel::Mesh& mesh) {
   std::vector<ExpertLoad> loads;
-  for (const auto& block : blocks_) {
-    if (!block) continue;
-    if (const auto load = block->feed_forward().expert_load()) loads.push_back(*load);
+  std::vector<int64_t> counted;
+  for (int64_t layer = 0; layer < block_count(); ++layer) {
+    const auto& block = blocks_[static_cast<size_t>(layer)];
+    const auto load = block ? block->feed_forward().expert_load() : std::nullopt;
+    if (!load) continue;
+    loads.push_back(*load);
+    counted.push_back(layer);
   }
-  if (!loads.empty()) expert_load_ = balance_experts(loads, mesh);
+  if (!loads.empty()) expert_loads_ = {counted, balance_experts(loads, mesh)};
 }
 
 void Decoder::init_weights(uint64_t seed) {

@@ -36,7 +36,7 @@ class Decoder : public LanguageModel, public Decoding, public ModelCosts {
   void set_expert_exchange(ops::ExpertExchange& exchange, bool cut_by_rows) override;
   void force_expert_balance() override { experts_.force_balance = true; }
   void before_update(const parallel::Mesh& mesh) override;
-  Tensor expert_load() const override { return expert_load_; }
+  ExpertLoads expert_loads() const override { return expert_loads_; }
 
   int64_t hidden_size() const override { return args().dim; }
   int64_t vocabulary() const override { return args().vocab_size; }
@@ -82,7 +82,7 @@ class Decoder : public LanguageModel, public Decoding, public ModelCosts {
   ops::RowExchange* exchange_ = &ops::all_rows_here();
   ops::ContextExchange* context_ = nullptr;  // null: whole sequences are here
   ExpertContext experts_;
-  Tensor expert_load_;  // of the last step
+  ExpertLoads expert_loads_;  // of the last step
   bool loss_parallel_ = true;
 };
 

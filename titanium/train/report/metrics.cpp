@@ -18,6 +18,15 @@ std::filesystem::path tensorboard_folder(const MetricsOptions& options) {
   return options.dump_folder / options.save_tb_folder / fmt::format("{:%Y%m%d-%H%M}", local);
 }
 
+void add_experts(const std::vector<ExpertBalance>& layers, std::vector<Scalar>& scalars) {
+  for (const ExpertBalance& layer : layers) {
+    const std::string prefix = fmt::format("experts/layer_{}/", layer.layer);
+    scalars.push_back({prefix + "max_over_mean", layer.max_over_mean});
+    scalars.push_back({prefix + "entropy", layer.entropy});
+    scalars.push_back({prefix + "dead", static_cast<double>(layer.dead)});
+  }
+}
+
 }  // namespace
 
 MetricsSources real_sources(MemoryMonitor& monitor) {
@@ -103,11 +112,13 @@ void Metrics::log(const StepResults& results, const IntervalCounts& counts) {
         {"lr", results.lr},
     };
     if (mfu) scalars.push_back({"mfu(%)", *mfu});
+    add_experts(results.experts, scalars);
     events_->write(results.step, scalars);
   }
   if (jsonl_) {
     jsonl_->write({results.step, results.loss, results.max_loss, results.grad_norm, results.lr, tps, tflops, mfu,
-                   memory.max_reserved_gib, memory.max_active_gib, results.tokens_seen, results.finished - started_});
+                   memory.max_reserved_gib, memory.max_active_gib, results.tokens_seen, results.finished - started_,
+                   results.experts});
   }
   interval_.begin = results.finished;
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "titanium/train/report/event_file.h"
+#include "titanium/train/report/expert_balance.h"
 #include "titanium/train/report/memory_monitor.h"
 #include "titanium/train/report/metrics_jsonl.h"
 #include "titanium/train/report/metrics_line.h"
@@ -36,7 +37,8 @@ struct StepResults {
   double grad_norm = 0;  // before clipping
   double lr = 0;
   int64_t tokens_seen = 0;
-  double finished = 0;  // when the device was done with it, on the clock of the sources
+  double finished = 0;                      // when the device was done with it, on the clock of the sources
+  std::vector<ExpertBalance> experts = {};  // of each layer that has some
 };
 
 // What happened from one log step to the next.

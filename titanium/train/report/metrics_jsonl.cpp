@@ -1,5 +1,7 @@
 #include "titanium/train/report/metrics_jsonl.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +13,15 @@ namespace {
 
 std::string number(std::optional<double> value) {
   return value && std::isfinite(*value) ? fmt::format("{:.9g}", *value) : "null";
+}
+
+std::string experts(const std::vector<ExpertBalance>& layers) {
+  std::vector<std::string> objects;
+  for (const ExpertBalance& layer : layers) {
+    objects.push_back(fmt::format(R"({{"layer": {}, "max_over_mean": {}, "entropy": {}, "dead": {}}})", layer.layer,
+                                  number(layer.max_over_mean), number(layer.entropy), layer.dead));
+  }
+  return objects.empty() ? "" : fmt::format(R"(, "experts": [{}])", fmt::join(objects, ", "));
 }
 
 // Whether a line is a record of that step or an earlier one. A line cut short by a crash is not JSON.
@@ -41,13 +52,13 @@ MetricsJsonl::MetricsJsonl(const std::filesystem::path& path, int64_t resumed_st
 }
 
 void MetricsJsonl::write(const JsonlRecord& record) {
-  file_->append(
-      fmt::format(R"({{"step": {}, "loss": {}, "max_loss": {}, "grad_norm": {}, "lr": {}, "tps": {}, "tflops": {}, )"
-                  R"("mfu": {}, "memory_gib": {}, "memory_active_gib": {}, "tokens": {}, "time_s": {}}})"
-                  "\n",
-                  record.step, number(record.loss), number(record.max_loss), number(record.grad_norm),
-                  number(record.lr), number(record.tps), number(record.tflops), number(record.mfu),
-                  number(record.memory_gib), number(record.memory_active_gib), record.tokens, number(record.time_s)));
+  file_->append(fmt::format(
+      R"({{"step": {}, "loss": {}, "max_loss": {}, "grad_norm": {}, "lr": {}, "tps": {}, "tflops": {}, )"
+      R"("mfu": {}, "memory_gib": {}, "memory_active_gib": {}, "tokens": {}, "time_s": {}{}}})"
+      "\n",
+      record.step, number(record.loss), number(record.max_loss), number(record.grad_norm), number(record.lr),
+      number(record.tps), number(record.tflops), number(record.mfu), number(record.memory_gib),
+      number(record.memory_active_gib), record.tokens, number(record.time_s), experts(record.experts)));
 }
 
 }  // namespace titanium::train

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "titanium/base/growing_file.h"
+#include "titanium/train/report/expert_balance.h"
 
 namespace titanium::train {
 
@@ -22,6 +23,7 @@ struct JsonlRecord {
   double memory_active_gib = 0;              // of it, in tensors
   int64_t tokens = 0;                        // seen by all ranks since the first step
   double time_s = 0;                         // since this process began to train
+  std::vector<ExpertBalance> experts = {};   // left out where there are none
 };
 
 class MetricsJsonl {

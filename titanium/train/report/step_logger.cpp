@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -15,6 +16,10 @@ StepLogger::StepLogger(const TrainState& run, Metrics& metrics)
       host_(at::empty({3}, at::TensorOptions(at::kDouble).pinned_memory(run.device.is_cuda()))),
       read_(run.device, /*timed=*/true),
       last_read_(run.device, /*timed=*/true) {
+  const auto is_expert = [](const Parameter* parameter) { return parameter->view == RankView::kSparse; };
+  if (std::ranges::any_of(run.model->whole()->parameters(), is_expert)) {
+    host_experts_ = at::empty({run.model->block_count(), 4}, host_.options());
+  }
   metrics_.start();
   last_finished_ = metrics_.now();
   last_read_.record();
@@ -36,6 +41,9 @@ void StepLogger::begin_reading(const StepReport& report) {
   host_[0].copy_(loss, /*non_blocking=*/true);
   host_[1].copy_(max_loss, /*non_blocking=*/true);
   host_[2].copy_(report.grad_norm, /*non_blocking=*/true);
+  if (host_experts_.defined()) {
+    host_experts_.copy_(measure_expert_balance(*run_.model, *run_.mesh, run_.device), /*non_blocking=*/true);
+  }
   read_.record();
 }
 
@@ -47,6 +55,7 @@ void StepLogger::flush() {
   results.loss = values[0];
   results.max_loss = values[1];
   results.grad_norm = values[2];
+  if (host_experts_.defined()) results.experts = read_expert_balance(host_experts_);
   results.finished = last_finished_ + read_.seconds_since(last_read_);
   last_finished_ = results.finished;
   std::swap(read_, last_read_);

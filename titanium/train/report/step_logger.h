@@ -30,6 +30,7 @@ class StepLogger {
   const TrainState& run_;
   Metrics& metrics_;
   Tensor host_;             // loss, largest loss and norm of the step that is to be logged
+  Tensor host_experts_;     // what measure_expert_balance gives, likewise; undefined for a model without experts
   Fence read_, last_read_;  // of that step; of the one that was logged last
   double last_finished_ = 0;
   std::optional<StepResults> pending_;
