@@ -14,9 +14,9 @@ std::atomic<bool> reference_ops = false;
 
 bool kernels_have(Dtype dtype) { return dtype == at::kBFloat16 || dtype == at::kFloat; }
 
-bool uses_kernels(const Tensor& x) { return kernels_have(x.scalar_type()) && uses_kernels(x.device()); }
+bool uses_kernels(const Tensor& x) { return kernels_have(x.scalar_type()) && runs_kernels(x.device()); }
 
-bool uses_kernels(Device device) { return device.is_cuda() && !reference_ops; }
+bool runs_kernels(Device device) { return device.is_cuda() && !reference_ops; }
 
 void set_reference_ops(bool on) { reference_ops = on; }
 

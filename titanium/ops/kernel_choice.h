@@ -11,7 +11,7 @@ bool kernels_have(Dtype dtype);
 
 // On a GPU, in a dtype that our kernels have, and not against set_reference_ops.
 bool uses_kernels(const Tensor& x);
-bool uses_kernels(Device device);  // the same whatever the dtype, for kernels that take integers
+bool runs_kernels(Device device);  // the same whatever the dtype, for kernels that take integers
 
 // From now on ATen's operators everywhere in this process (true), or kernels where there are some: for comparisons.
 void set_reference_ops(bool on);

@@ -17,7 +17,7 @@ namespace {
 Dtype wide(Dtype dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
 bool takes_kernel(const Tensor& experts_TK, int64_t experts) {
-  return uses_kernels(experts_TK.device()) && experts <= kernels::kMostSortedExperts;
+  return runs_kernels(experts_TK.device()) && experts <= kernels::kMostSortedExperts;
 }
 
 Dispatch sort_kernel(const Tensor& experts_TK, int64_t experts) {
