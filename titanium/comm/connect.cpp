@@ -82,7 +82,6 @@ JobWorld::JobWorld(const ConnectOptions& options) : options_(options) {
   const Deadline deadline{options_.init_timeout, "comm.init_timeout_seconds"};
   context_ = std::make_shared<GroupContext>(deadline);
   store_ = std::make_unique<JobStore>(options_.environment, deadline);
-  store_->meet("arrived", "", all_ranks(), deadline);
   hold_lifeline();
   network_ = std::make_unique<GlooNetwork>();
   log_debug("rank {} on {} uses {}", rank(), host_name(), network_->description());
@@ -101,25 +100,23 @@ std::vector<int> JobWorld::all_ranks() const {
 void JobWorld::hold_lifeline() {
   const Environment& environment = options_.environment;
   const Deadline deadline = context_->deadline();
-  const std::string key = "lifeline";
-  std::string secret = environment.job_secret;
+  const std::string key = "lifeline", secret = make_secret();
+  store_->meet("arrived", "", all_ranks(), deadline, fingerprint_of(secret));  // Note [Strangers]
   if (rank() == 0) {
-    if (secret.empty()) secret = make_secret();
+    std::vector<std::string> fingerprints;
+    for (const int rank : all_ranks()) fingerprints.push_back(store_->get(fmt::format("arrived/{}", rank), deadline));
     Listener listener = listen_towards(environment.master_addr, reach_of(environment));
     const std::string address = listener.address.empty() ? host_name() : listener.address;
-    const std::string told = environment.job_secret.empty() ? secret : "";
-    store_->set(key, fmt::format("{} {} {}", listener.port, address, told));
-    hub_ = std::make_unique<LifelineHub>(size(), secret, std::move(listener));
+    store_->set(key, fmt::format("{} {}", listener.port, address));
+    hub_ = std::make_unique<LifelineHub>(std::move(fingerprints), std::move(listener));
   }
   std::istringstream published(store_->get(key, deadline));
   int port = 0;
   std::string host;
   published >> port >> host;
-  if (secret.empty()) published >> secret;
   if (published.fail() || port < 1 || port > 65535) {
     throw CommError(fmt::format(
-        "rank {}: the store at {}:{} does not say where rank 0 listens. Use the same TITANIUM_JOB_SECRET in all ranks "
-        "or in none, and let only the job's machines reach the store's port.",
+        "rank {}: the store at {}:{} does not say where rank 0 listens. Let only the job's machines reach its port.",
         rank(), environment.master_addr, environment.master_port));
   }
   // Rank 0 lives at the master's address, unless an agent elsewhere hosts the store.
@@ -127,7 +124,6 @@ void JobWorld::hold_lifeline() {
                                          deadline.timeout, options_.on_peer_failure);
   context_->set_lifeline(lifeline_);
   store_->meet("connected", "", all_ranks(), deadline);
-  if (rank() == 0) store_->remove(key);  // Note [Strangers]
 }
 
 void JobWorld::set_timeout(std::chrono::milliseconds timeout) {

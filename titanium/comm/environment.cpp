@@ -138,16 +138,6 @@ bool agent_hosts_store(const Reader& read) {
   refuse("the environment variable TORCHELASTIC_USE_AGENT_STORE={} should be True or False.", *value);
 }
 
-// It travels in a line of words.
-std::string job_secret(const Reader& read) {
-  const std::string secret = read.text("TITANIUM_JOB_SECRET").value_or("");
-  const bool word = std::ranges::all_of(secret, [](unsigned char c) { return std::isgraph(c); });
-  if (!word || secret.size() > 128) {
-    refuse("the environment variable TITANIUM_JOB_SECRET should be a word of at most 128 letters, digits and signs.");
-  }
-  return secret;
-}
-
 // Where the ranks meet, and what restarts say about this attempt.
 void read_meeting_point(const Reader& read, Environment& env) {
   const bool srun = is_srun_task(read);
@@ -171,7 +161,6 @@ void read_meeting_point(const Reader& read, Environment& env) {
   env.restart_count = read.index("TORCHELASTIC_RESTART_COUNT").value_or(0);
   env.run_id = read.text("TORCHELASTIC_RUN_ID").value_or(srun ? read.text("SLURM_JOB_ID").value_or("none") : "none");
   env.agent_hosts_store = agent_hosts_store(read);
-  env.job_secret = job_secret(read);
 }
 
 // RANK and WORLD_SIZE came without LOCAL_RANK: PyTorchJob counts pods, so a pod that was to run several processes needs

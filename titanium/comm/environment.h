@@ -18,7 +18,6 @@ struct Environment {
   std::string master_addr = "127.0.0.1";
   int master_port = 29500;
   std::string run_id = "none";
-  std::string job_secret;          // that all processes of the job and nobody else knows; may be empty
   bool agent_hosts_store = false;  // the launcher keeps the store at master_addr:master_port; otherwise rank 0 does
 };
 
@@ -34,9 +33,8 @@ using Variables = std::function<std::optional<std::string>(const std::string& na
 //   of the step; without MASTER_PORT the port follows from the numbers of job and step. Inside a batch script or an
 //   allocation, SLURM's variables alone make no rank.
 // - Neither: one process.
-// TITANIUM_JOB_SECRET is read in all cases: Note [Strangers] in lifeline.h. An empty variable counts as missing. Throws
-// UsageError that names the variables when they are malformed, contradict each other, or leave open what several ranks
-// need to meet.
+// An empty variable counts as missing. Throws UsageError that names the variables when they are malformed, contradict
+// each other, or leave open what several ranks need to meet.
 Environment read_environment();
 Environment read_environment(const Variables& variables);
 

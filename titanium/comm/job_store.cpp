@@ -89,8 +89,6 @@ Reach reach_of(const Environment& environment) {
 
 void JobStore::set(const std::string& key, const std::string& value) { store_->store->set(key, bytes(value)); }
 
-void JobStore::remove(const std::string& key) { store_->store->deleteKey(key); }
-
 std::string JobStore::get(const std::string& key, const Deadline& deadline) {
   try {
     store_->store->wait({key}, deadline.timeout);
@@ -103,10 +101,10 @@ std::string JobStore::get(const std::string& key, const Deadline& deadline) {
 }
 
 void JobStore::meet(const std::string& key, const std::string& purpose, const std::vector<int>& members,
-                    const Deadline& deadline) {
+                    const Deadline& deadline, const std::string& note) {
   const std::string all = key + "/all";
   try {
-    store_->store->set(arrival(key, environment_.rank), bytes("here"));
+    store_->store->set(arrival(key, environment_.rank), bytes(note));
     // One key for all to wait for: thousands of ranks that each wait for thousands of keys would drown the store.
     if (store_->store->add(key + "/count", 1) == static_cast<int64_t>(members.size()))
       store_->store->set(all, bytes("here"));

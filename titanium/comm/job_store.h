@@ -25,14 +25,14 @@ class JobStore {
   JobStore(const Environment& environment, const Deadline& deadline);
 
   void set(const std::string& key, const std::string& value);
-  void remove(const std::string& key);
   // Waits for the key. Throws CommError.
   std::string get(const std::string& key, const Deadline& deadline);
 
   // Returns when all `members` have called it for the same `key`, each once. Throws CommError that names those who have
-  // not: "ranks 3 and 5 of 8 did not arrive at 10.0.0.1:29500 <purpose> within ...".
+  // not: "ranks 3 and 5 of 8 did not arrive at 10.0.0.1:29500 <purpose> within ...". The others then find this rank's
+  // `note` at "<key>/<rank>".
   void meet(const std::string& key, const std::string& purpose, const std::vector<int>& members,
-            const Deadline& deadline);
+            const Deadline& deadline, const std::string& note = "here");
 
   // For a process group: the same store, with `name` before all keys.
   std::shared_ptr<const C10dStore> part(const std::string& name, const Deadline& deadline) const;

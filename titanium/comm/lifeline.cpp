@@ -9,8 +9,9 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/comm/secret.h"
 
-// The protocol, in lines of text. To the hub: `hello <secret> <rank>`, then `failed <reason>`, then `bye`. From the
+// The protocol, in lines of text. To the hub: `hello <rank> <secret>`, then `failed <reason>`, then `bye`. From the
 // hub: `welcome`, then `news <sentence>`, then `bye`.
 
 namespace titanium::comm {
@@ -22,10 +23,10 @@ using std::chrono::milliseconds;
 constexpr std::string_view kHello = "hello ", kFailed = "failed ", kNews = "news ", kBye = "bye", kWelcome = "welcome";
 
 // One descriptor per rank, as many for strangers, besides those of everything else.
-void allow_descriptors(int count) {
+void allow_descriptors(size_t count) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const rlim_t wanted = 2 * static_cast<rlim_t>(count) + 1024;
+  const rlim_t wanted = 2 * count + 1024;
   if (limit.rlim_cur >= wanted) return;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   ::setrlimit(RLIMIT_NOFILE, &limit);
@@ -44,13 +45,12 @@ constexpr size_t kStrangersBesideRanks = 16;     // all ranks may come at once, 
 
 }  // namespace
 
-LifelineHub::LifelineHub(int size, std::string secret, Listener listener, milliseconds greeting_time)
-    : size_(size),
-      secret_(std::move(secret)),
+LifelineHub::LifelineHub(std::vector<std::string> fingerprints, Listener listener, milliseconds greeting_time)
+    : fingerprints_(std::move(fingerprints)),
       listener_(std::move(listener)),
       greeting_time_(greeting_time),
-      greeted_(static_cast<size_t>(size)) {
-  allow_descriptors(size);
+      greeted_(fingerprints_.size()) {
+  allow_descriptors(fingerprints_.size());
   thread_ = std::thread([this] { serve(); });
 }
 
@@ -120,8 +120,7 @@ void LifelineHub::accept_strangers() {
 }
 
 bool LifelineHub::accepting(Time now) const {
-  return listener_.socket.valid() && now >= accept_after_ &&
-         strangers() < static_cast<size_t>(size_) + kStrangersBesideRanks;
+  return listener_.socket.valid() && now >= accept_after_ && strangers() < fingerprints_.size() + kStrangersBesideRanks;
 }
 
 // When to look again though nothing has arrived.
@@ -152,18 +151,27 @@ void LifelineHub::handle(Peer& peer, const std::string& line) {
   }
 }
 
+// The rank that says hello, if it is that one.
+std::optional<size_t> LifelineHub::rank_of(const std::string& line) const {
+  if (!line.starts_with(kHello)) return std::nullopt;
+  size_t rank = 0;
+  const char* end = line.data() + line.size();
+  const auto [space, error] = std::from_chars(line.data() + kHello.size(), end, rank);
+  if (error != std::errc() || space == end || rank >= fingerprints_.size()) return std::nullopt;
+  if (*space != ' ' || fingerprint_of({space + 1, end}) != fingerprints_[rank]) return std::nullopt;
+  return rank;
+}
+
 void LifelineHub::greet(Peer& peer, const std::string& line) {
-  const std::string greeting = std::string(kHello) + secret_ + " ";
-  int rank = -1;
-  if (line.starts_with(greeting)) std::from_chars(line.data() + greeting.size(), line.data() + line.size(), rank);
-  if (rank < 0 || rank >= size_ || greeted_[static_cast<size_t>(rank)]) {
+  const std::optional<size_t> rank = rank_of(line);
+  if (!rank || greeted_[*rank]) {
     peer.left = true;  // a stranger
     return;
   }
-  peer.rank = rank;
+  peer.rank = static_cast<int>(*rank);
   peer.socket.set_longest_line(LineSocket::kLongestLine);
   peer.socket.send(std::string(kWelcome));
-  greeted_[static_cast<size_t>(rank)] = true;
+  greeted_[*rank] = true;
   if (std::find(greeted_.begin(), greeted_.end(), false) == greeted_.end()) listener_.socket = FileDescriptor();
 }
 
@@ -197,7 +205,7 @@ Lifeline::Lifeline(int rank, const std::vector<std::string>& hosts, int port, co
                    milliseconds timeout, std::function<void(std::string)> on_failure)
     : on_failure_(std::move(on_failure)) {
   const auto deadline = Clock::now() + timeout;
-  const std::string hello = fmt::format("{}{} {}", kHello, secret, rank);
+  const std::string hello = fmt::format("{}{} {}", kHello, rank, secret);
   std::string cause;
   for (;;) {
     for (const std::string& host : hosts)

@@ -6,14 +6,13 @@
 // vanishes from the network is noticed after 25 s.
 //
 // Note [Strangers]
-// A connection says hello with the job's secret and its rank before it counts. Until then it may send one short line
+// A connection says hello with its rank and that rank's secret before it counts. Until then it may send one short line
 // within a few seconds, and only a limited number of such connections is held; others wait in the kernel's queue. When
 // all ranks are there, the port is closed. The hub listens where the ranks need it: at 127.0.0.1 for a job of one
-// machine. The secret comes through the environment (TITANIUM_JOB_SECRET), which `titanium launch` sets for a job of
-// one node. Where nobody sets it, for a job of several, it stands in the store until all ranks have connected: who can
-// read the store in these seconds can take a rank's place and end the job. Nothing is encrypted: who can read the
-// network reads the secret and the messages. Set the variable to the same random word on all nodes, and let only the
-// job's machines reach its ports.
+// machine. Each rank makes its own secret and puts only the fingerprint into the store, from where rank 0 takes all
+// fingerprints when all ranks have arrived. So reading the store does not help to take a rank's place. Who can write
+// into the store can end the job, with or without a lifeline, and nothing is encrypted: who can read the network reads
+// the secrets and the messages. Let only the job's machines reach its ports.
 #pragma once
 
 #include <atomic>
@@ -33,9 +32,9 @@ namespace titanium::comm {
 
 class LifelineHub {
  public:
-  // Serves `size` ranks at `listener`, which it closes when all have come. `secret` keeps strangers out: it must be the
-  // same in all Lifelines. A connection that has not said hello after `greeting_time` is closed. Throws Error.
-  LifelineHub(int size, std::string secret, Listener listener,
+  // Serves as many ranks as there are fingerprints, those of the ranks' secrets, at `listener`, which it closes when
+  // all have come. A connection that has not said hello after `greeting_time` is closed. Throws Error.
+  LifelineHub(std::vector<std::string> fingerprints, Listener listener,
               std::chrono::milliseconds greeting_time = std::chrono::seconds(10));
   // Waits up to `goodbye_timeout` for the goodbyes of those that are still connected, so that nobody takes the normal
   // end of rank 0 for a death; not after a failure.
@@ -70,12 +69,12 @@ class LifelineHub {
   void read(Peer& peer);
   void handle(Peer& peer, const std::string& line);
   void greet(Peer& peer, const std::string& line);
+  std::optional<size_t> rank_of(const std::string& line) const;
   void tell_all(int failed_rank, const std::string& news);
   bool all_left() const;
   size_t strangers() const;
 
-  int size_;
-  std::string secret_;
+  std::vector<std::string> fingerprints_;  // of each rank
   Listener listener_;
   std::chrono::milliseconds greeting_time_;
   WakePipe wake_;
@@ -92,8 +91,9 @@ class LifelineHub {
 
 class Lifeline {
  public:
-  // Connects to the one of `hosts` where the hub answers. `on_failure` is called at most once, on the thread that
-  // watches, with "rank 3 died" or "rank 3 failed: ...". Throws Error when no hub answers in time.
+  // Connects to the one of `hosts` where the hub answers, which knows the fingerprint of `secret`. `on_failure` is
+  // called at most once, on the thread that watches, with "rank 3 died" or "rank 3 failed: ...". Throws Error when no
+  // hub answers in time.
   Lifeline(int rank, const std::vector<std::string>& hosts, int port, const std::string& secret,
            std::chrono::milliseconds timeout, std::function<void(std::string)> on_failure);
   // Says goodbye. `on_failure` is not called afterwards; it may not destroy the Lifeline itself.

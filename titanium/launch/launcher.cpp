@@ -2,7 +2,6 @@
 
 #include "titanium/base/log.h"
 #include "titanium/comm/error.h"
-#include "titanium/comm/secret.h"
 #include "titanium/launch/failure_watch.h"
 #include "titanium/launch/rendezvous.h"
 #include "titanium/launch/worker_group.h"
@@ -29,7 +28,6 @@ comm::Environment begin_attempt(const LaunchOptions& options, Rendezvous& rendez
   node.master_port = rendezvous.port();
   node.run_id = rendezvous.run_id();
   node.agent_hosts_store = true;
-  if (options.nodes == 1) node.job_secret = comm::make_secret();
   log_info("Launching {} rank{} on {} node{}: run {}, attempt {} of {}, store at {}:{}", node.world_size,
            node.world_size == 1 ? "" : "s", options.nodes, options.nodes == 1 ? "" : "s", node.run_id,
            node.restart_count + 1, rendezvous.max_restarts() + 1, node.master_addr, node.master_port);

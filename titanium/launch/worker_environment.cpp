@@ -28,7 +28,6 @@ std::vector<std::string> worker_environment(const comm::Environment& place, int 
   set("TORCHELASTIC_MAX_RESTARTS", max_restarts);
   variables["TORCHELASTIC_RUN_ID"] = place.run_id;
   variables["TORCHELASTIC_USE_AGENT_STORE"] = place.agent_hosts_store ? "True" : "False";
-  if (!place.job_secret.empty()) variables.try_emplace("TITANIUM_JOB_SECRET", place.job_secret);
   variables.try_emplace("OMP_NUM_THREADS", std::to_string(std::max(1, cores / place.local_world_size)));
 
   std::vector<std::string> list;

@@ -8,8 +8,8 @@
 
 namespace titanium::launch {
 
-// `inherited` (NAME=value) with the variables of `place` set. TITANIUM_JOB_SECRET stays if it is there. OMP_NUM_THREADS
-// becomes the node's `cores` divided by its processes, unless it is there already.
+// `inherited` (NAME=value) with the variables of `place` set. OMP_NUM_THREADS becomes the node's `cores` divided by its
+// processes, unless it is there already.
 std::vector<std::string> worker_environment(const comm::Environment& place, int max_restarts, int cores,
                                             const std::vector<std::string>& inherited);
 

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "titanium/base/error.h"
+#include "titanium/comm/secret.h"
 
 namespace titanium::comm {
 namespace {
@@ -28,6 +29,9 @@ constexpr seconds kLong(20);         // a failing test ends after this
 constexpr milliseconds kQuiet(100);  // in which nothing may happen
 
 Listener loopback() { return listen_at("127.0.0.1", 0, Reach::kThisMachine); }
+
+// Of ranks that all have the same secret.
+std::vector<std::string> fingerprints(size_t ranks) { return {ranks, fingerprint_of("secret")}; }
 
 // What one rank hears.
 class Rank {
@@ -75,7 +79,7 @@ class ProcessRank {
 };
 
 TEST(Lifeline, AReportedFailureReachesAllOthersAsOneLine) {
-  LifelineHub hub(3, "secret", loopback());
+  LifelineHub hub(fingerprints(3), loopback());
   Rank zero(0, hub.port()), one(1, hub.port()), two(2, hub.port());
   one->report_failure("no data\nfor step 5");
   EXPECT_EQ(zero.wait(), "rank 1 failed: no data for step 5");
@@ -84,7 +88,7 @@ TEST(Lifeline, AReportedFailureReachesAllOthersAsOneLine) {
 }
 
 TEST(Lifeline, AFailureOfRank0ReachesAllOthers) {
-  LifelineHub hub(3, "secret", loopback());
+  LifelineHub hub(fingerprints(3), loopback());
   Rank zero(0, hub.port()), one(1, hub.port()), two(2, hub.port());
   zero->report_failure("out of memory");
   EXPECT_EQ(one.wait(), "rank 0 failed: out of memory");
@@ -92,7 +96,7 @@ TEST(Lifeline, AFailureOfRank0ReachesAllOthers) {
 }
 
 TEST(Lifeline, AKilledProcessIsNamedAndAStoppedOneIsNot) {
-  LifelineHub hub(3, "secret", loopback());
+  LifelineHub hub(fingerprints(3), loopback());
   // Forked before this process has other connections that the child would keep open.
   const ProcessRank two(2, hub.port());
   Rank zero(0, hub.port()), one(1, hub.port());
@@ -104,7 +108,7 @@ TEST(Lifeline, AKilledProcessIsNamedAndAStoppedOneIsNot) {
 }
 
 TEST(Lifeline, TheFirstFailureIsTheOneThatCounts) {
-  LifelineHub hub(3, "secret", loopback());
+  LifelineHub hub(fingerprints(3), loopback());
   Rank zero(0, hub.port()), one(1, hub.port());
   auto two = std::make_unique<Rank>(2, hub.port());
   (*two)->report_failure("the cause");
@@ -116,7 +120,7 @@ TEST(Lifeline, TheFirstFailureIsTheOneThatCounts) {
 }
 
 TEST(Lifeline, GoodbyesAreNoDeaths) {
-  auto hub = std::make_unique<LifelineHub>(3, "secret", loopback());
+  auto hub = std::make_unique<LifelineHub>(fingerprints(3), loopback());
   auto zero = std::make_unique<Rank>(0, hub->port()), one = std::make_unique<Rank>(1, hub->port());
   Rank two(2, hub->port());
   one.reset();
@@ -129,7 +133,7 @@ TEST(Lifeline, GoodbyesAreNoDeaths) {
 }
 
 TEST(Lifeline, TheHubWaitsForThoseWhoAreStillThere) {
-  auto hub = std::make_unique<LifelineHub>(2, "secret", loopback());
+  auto hub = std::make_unique<LifelineHub>(fingerprints(2), loopback());
   hub->goodbye_timeout = kLong;
   auto one = std::make_unique<Rank>(1, hub->port());
   auto end = std::async(std::launch::async, [&] { hub.reset(); });
@@ -139,14 +143,23 @@ TEST(Lifeline, TheHubWaitsForThoseWhoAreStillThere) {
   EXPECT_EQ(end.wait_for(kLong), std::future_status::ready);
 }
 
+TEST(Secret, IsRandomAndItsFingerprintIsItsSha1) {
+  EXPECT_NE(make_secret(), make_secret());
+  EXPECT_EQ(make_secret().size(), 32U);
+  EXPECT_EQ(fingerprint_of("abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");  // the example of FIPS 180-4
+}
+
 TEST(Lifeline, StrangersAreTurnedAway) {
-  LifelineHub hub(2, "secret", loopback());
+  LifelineHub hub({fingerprint_of("zero"), fingerprint_of("one")}, loopback());
   const auto connect = [&](int rank, const std::string& secret) {
     const Lifeline lifeline(rank, {"127.0.0.1"}, hub.port(), secret, milliseconds(1), nullptr);
   };
   EXPECT_THROW(connect(1, "guess"), Error);
-  EXPECT_THROW(connect(2, "secret"), Error);
-  EXPECT_NO_THROW(connect(1, "secret"));
+  EXPECT_THROW(connect(1, fingerprint_of("one")), Error);
+  EXPECT_THROW(connect(1, "zero"), Error);
+  EXPECT_THROW(connect(2, "one"), Error);
+  EXPECT_THROW(connect(-1, "one"), Error);
+  EXPECT_NO_THROW(connect(1, "one"));
 }
 
 FileDescriptor stranger(const LifelineHub& hub) { return connect_to("127.0.0.1", hub.port(), kLong); }
@@ -165,7 +178,7 @@ size_t open_descriptors() {
 }
 
 TEST(Lifeline, AStrangersLineIsCutOff) {
-  LifelineHub hub(1, "secret", loopback());
+  LifelineHub hub(fingerprints(1), loopback());
   const FileDescriptor socket = stranger(hub);
   const std::string much(1 << 16, 'x');
   constexpr size_t kMost = 64 << 20;  // more than the kernel keeps for both ends
@@ -182,7 +195,7 @@ TEST(Lifeline, AStrangersLineIsCutOff) {
 }
 
 TEST(Lifeline, WhoSaysNothingIsSentAway) {
-  LifelineHub hub(1, "secret", loopback(), /*greeting_time=*/kQuiet);
+  LifelineHub hub(fingerprints(1), loopback(), /*greeting_time=*/kQuiet);
   EXPECT_TRUE(is_closed(stranger(hub)));
   Rank zero(0, hub.port());
   EXPECT_FALSE(zero.heard()) << "the limit is for strangers only";
@@ -190,7 +203,7 @@ TEST(Lifeline, WhoSaysNothingIsSentAway) {
 
 TEST(Lifeline, HoldsAFewStrangersAndStillTakesItsRanks) {
   constexpr size_t kStrangers = 200, kHeld = 2 + 16;
-  LifelineHub hub(2, "secret", loopback());
+  LifelineHub hub(fingerprints(2), loopback());
   const size_t before = open_descriptors();
   std::vector<FileDescriptor> strangers;
   for (size_t i = 0; i < kStrangers; ++i) strangers.push_back(stranger(hub));
@@ -214,7 +227,7 @@ double cpu_seconds() {
 }
 
 TEST(Lifeline, WaitsWhenTheProcessHasNoDescriptorsLeft) {
-  LifelineHub hub(2, "secret", loopback());
+  LifelineHub hub(fingerprints(2), loopback());
   Rank zero(0, hub.port());
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -235,7 +248,7 @@ TEST(Lifeline, WaitsWhenTheProcessHasNoDescriptorsLeft) {
 }
 
 TEST(Lifeline, ThePortIsClosedWhenAllRanksAreThere) {
-  LifelineHub hub(2, "secret", loopback());
+  LifelineHub hub(fingerprints(2), loopback());
   const Rank zero(0, hub.port());
   EXPECT_NO_THROW(stranger(hub));
   EXPECT_THROW(Rank(0, hub.port(), "secret", milliseconds(1)), Error) << "there is a rank 0 already";
@@ -244,7 +257,7 @@ TEST(Lifeline, ThePortIsClosedWhenAllRanksAreThere) {
 }
 
 TEST(Lifeline, AHandlerThatThrowsEndsNoThread) {
-  LifelineHub hub(2, "secret", loopback());
+  LifelineHub hub(fingerprints(2), loopback());
   Lifeline zero(0, {"127.0.0.1"}, hub.port(), "secret", kLong,
                 [](const std::string&) { throw Error("in the handler"); });
   Rank one(1, hub.port());
@@ -253,20 +266,20 @@ TEST(Lifeline, AHandlerThatThrowsEndsNoThread) {
 }
 
 TEST(Lifeline, ALongReasonIsCut) {
-  LifelineHub hub(2, "secret", loopback());
+  LifelineHub hub(fingerprints(2), loopback());
   Rank zero(0, hub.port()), one(1, hub.port());
   one->report_failure(std::string(1 << 20, 'x'));
   EXPECT_TRUE(zero.wait().starts_with("rank 1 failed: xxxx"));
 }
 
 TEST(Lifeline, TriesAllHosts) {
-  LifelineHub hub(1, "secret", loopback());
+  LifelineHub hub(fingerprints(1), loopback());
   const Lifeline lifeline(0, {"255.255.255.255", "127.0.0.1"}, hub.port(), "secret", kLong, nullptr);
 }
 
 TEST(Lifeline, ServesManyRanks) {
   constexpr int kRanks = 300;
-  LifelineHub hub(kRanks, "secret", loopback());
+  LifelineHub hub(fingerprints(kRanks), loopback());
   std::vector<std::unique_ptr<Rank>> ranks;
   for (int rank = 0; rank < kRanks; ++rank) ranks.push_back(std::make_unique<Rank>(rank, hub.port()));
   (*ranks[kRanks / 2])->report_failure("x");

@@ -3,10 +3,15 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <iterator>
+#include <sstream>
 #include <thread>
 
 #include "titanium/comm/connect.h"
 #include "titanium/comm/error.h"
+#include "titanium/comm/job_store.h"
+#include "titanium/comm/lifeline.h"
+#include "titanium/comm/secret.h"
 
 namespace titanium::comm {
 namespace {
@@ -118,29 +123,29 @@ TEST(Socket, ANameThatMeansLoopbackHereIsOpenToPeersElsewhere) {
   EXPECT_EQ(listen_towards("127.0.0.2", Reach::kThisMachine).address, "127.0.0.2");
 }
 
-// Note [Strangers] in lifeline.h.
-TEST(Connect, TheSecretIsNotInTheStoreOfAConnectedJob) {
-  const int port = free_port();
-  Environment environment;
-  environment.world_size = environment.local_world_size = 2;
-  environment.master_port = port;
-  std::vector<std::unique_ptr<World>> worlds(2);
-  {
-    std::vector<std::jthread> threads;
-    for (int rank = 0; rank < 2; ++rank) {
-      threads.emplace_back([&, rank] {
-        ConnectOptions options;
-        options.environment = environment;
-        options.environment.rank = options.environment.local_rank = rank;
-        worlds[static_cast<size_t>(rank)] = connect(options);
-      });
-    }
-  }
-  const Store outsider = Store::connect("127.0.0.1", port, kLong);
-  EXPECT_TRUE(outsider.has("titanium/none/0/connected/all"));
-  EXPECT_FALSE(outsider.has("titanium/none/0/lifeline"));
-  std::jthread other([&] { worlds[1].reset(); });
-  worlds[0].reset();
+// Note [Strangers] in lifeline.h. Rank 1 is played by hand.
+TEST(Connect, NothingInTheStoreOpensThePortOfRank0) {
+  ConnectOptions options;
+  options.environment.world_size = options.environment.local_world_size = 2;
+  options.environment.master_port = free_port();
+  std::unique_ptr<World> zero;
+  std::jthread connecting([&, options] { zero = connect(options); });
+  const Deadline deadline{kLong.for_start, "option"};
+  Environment one = options.environment;
+  one.rank = one.local_rank = 1;
+  JobStore store(one, deadline);
+  store.meet("arrived", "", {0, 1}, deadline, fingerprint_of("mine"));
+  std::istringstream published(store.get("lifeline", deadline));
+  const std::vector<std::string> words{std::istream_iterator<std::string>(published), {}};
+  ASSERT_EQ(words.size(), 2U);
+  const auto hello = [&](const std::string& secret, milliseconds timeout) {
+    return std::make_unique<Lifeline>(1, std::vector{words[1]}, std::stoi(words[0]), secret, timeout, nullptr);
+  };
+  for (const std::string& known : {store.get("arrived/0", deadline), store.get("arrived/1", deadline)})
+    EXPECT_THROW(hello(known, milliseconds(1)), Error);
+  const auto lifeline = hello("mine", kLong.for_start);
+  store.meet("connected", "", {0, 1}, deadline);
+  connecting.join();
 }
 
 TEST(Store, AnEndedHostIsAnErrorOfItsClients) {

@@ -53,15 +53,5 @@ TEST(WorkerEnvironment, CoresAreSharedUnlessTheUserSaysOtherwise) {
   EXPECT_EQ(value(worker_environment(place(), 0, 16, {"OMP_NUM_THREADS=7"}), "OMP_NUM_THREADS"), "7");
 }
 
-TEST(WorkerEnvironment, TheSecretOfTheJobStaysTheUsers) {
-  comm::Environment place;
-  place.job_secret = "made";
-  const auto has = [&](const std::vector<std::string>& inherited, const std::string& variable) {
-    return std::ranges::count(worker_environment(place, 0, 1, inherited), variable) == 1;
-  };
-  EXPECT_TRUE(has({}, "TITANIUM_JOB_SECRET=made"));
-  EXPECT_TRUE(has({"TITANIUM_JOB_SECRET=given"}, "TITANIUM_JOB_SECRET=given"));
-}
-
 }  // namespace
 }  // namespace titanium::launch
