@@ -9,14 +9,16 @@ namespace {
 
 struct KnownGpu {
   std::string_view name;
-  double gib;  // that CUDA reports, which is a little less than what is sold
+  // The least that CUDA reports. It is a little less than what is sold and differs by some 0.1 GiB between drivers;
+  // these are the smallest sizes found in messages of PyTorch's allocator ("total capacity of 39.38 GiB").
+  double gib;
   int compute_capability;
 };
 
 constexpr std::array kGpus = {
-    KnownGpu{"A100-40G", 39.4, 80}, KnownGpu{"A100-80G", 79.1, 80}, KnownGpu{"A6000", 47.4, 86},
+    KnownGpu{"A100-40G", 39.3, 80}, KnownGpu{"A100-80G", 79.1, 80}, KnownGpu{"A6000", 47.4, 86},
     KnownGpu{"L40S", 44.4, 89},     KnownGpu{"H100", 79.1, 90},     KnownGpu{"H100-NVL", 93.0, 90},
-    KnownGpu{"H200", 139.8, 90},    KnownGpu{"B200", 178.3, 100},
+    KnownGpu{"H200", 139.7, 90},    KnownGpu{"B200", 178.3, 100},
 };
 
 bool same_name(std::string_view a, std::string_view b) {
