@@ -21,22 +21,21 @@ namespace {
 
 void bench_rms_norm(Bench& bench, int64_t rows, int64_t dim, ElementType type) {
   const int64_t array = rows * dim * element_size(type);
+  const std::string of_type = type == kBf16 ? "" : ", fp32";
+  bench.run(shape("rms_norm forward" + of_type, rows, dim), array * 2, [&] {
+    const RmsNormForwardArgs args{type,
+                                  type,
+                                  bench.random(rows * dim, type),
+                                  bench.random(dim, type),
+                                  bench.room(array),
+                                  static_cast<float*>(bench.room(rows * 4)),
+                                  rows,
+                                  dim,
+                                  1e-5F};
+    return [args] { rms_norm_forward(args, nullptr); };
+  });
   for (const bool with_residual : {false, true}) {
-    const std::string suffix = std::string(type == kBf16 ? "" : ", fp32") + (with_residual ? ", residual" : "");
-    bench.run(shape("rms_norm forward" + suffix, rows, dim), array * (with_residual ? 4 : 2), [&, with_residual] {
-      const RmsNormForwardArgs args{type,
-                                    type,
-                                    bench.random(rows * dim, type),
-                                    with_residual ? bench.random(rows * dim, type) : nullptr,
-                                    bench.random(dim, type),
-                                    bench.room(array),
-                                    bench.room(array),
-                                    static_cast<float*>(bench.room(rows * 4)),
-                                    rows,
-                                    dim,
-                                    1e-5F};
-      return [args] { rms_norm_forward(args, nullptr); };
-    });
+    const std::string suffix = of_type + (with_residual ? ", residual" : "");
     bench.run(shape("rms_norm backward" + suffix, rows, dim), array * (with_residual ? 4 : 3), [&, with_residual] {
       const RmsNormBackwardArgs args{type,
                                      type,
@@ -55,7 +54,7 @@ void bench_rms_norm(Bench& bench, int64_t rows, int64_t dim, ElementType type) {
       return [args] { rms_norm_backward(args, nullptr); };
     });
   }
-  bench.run(shape("rms_norm apply" + std::string(type == kBf16 ? "" : ", fp32"), rows, dim), array * 2, [&] {
+  bench.run(shape("rms_norm apply" + of_type, rows, dim), array * 2, [&] {
     const RmsNormApplyArgs args{type,
                                 type,
                                 bench.random(rows * dim, type),
@@ -157,9 +156,9 @@ void bench_cross_entropy(Bench& bench, int64_t rows, int64_t vocabulary, Element
     const CrossEntropyArgs args{type,        bench.random(rows * vocabulary, type),
                                 vocabulary,  bench.upload(labels),
                                 floats(),    true,
-                                1.0F / 8192, nullptr,
-                                rows,        vocabulary};
-    const SumLossesArgs sum{args.row_losses, rows, 1.0 / 8192, nullptr, static_cast<double*>(bench.room(8))};
+                                1.0F / 8192, rows,
+                                vocabulary};
+    const SumLossesArgs sum{args.row_losses, rows, 1.0 / 8192, static_cast<double*>(bench.room(8))};
     return [args, sum] {
       cross_entropy(args, nullptr);
       sum_losses(sum, nullptr);
@@ -177,8 +176,8 @@ void bench_cross_entropy(Bench& bench, int64_t rows, int64_t vocabulary, Element
     const CrossEntropyGradientArgs args{type,        bench.random(rows * vocabulary, type),
                                         vocabulary,  bench.upload(labels),
                                         0,           floats(),
-                                        1.0F / 8192, nullptr,
-                                        rows,        vocabulary};
+                                        1.0F / 8192, rows,
+                                        vocabulary};
     return [args] { cross_entropy_gradient(args, nullptr); };
   });
 }

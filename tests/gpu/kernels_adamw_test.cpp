@@ -103,21 +103,20 @@ TEST_F(KernelAdamW, OneLaunchMatchesTheDefinitionForAllTypesAndSizes) {
   }
 }
 
-TEST_F(KernelAdamW, ScaleStepsAndLearningRateComeFromTheDevice) {
+TEST_F(KernelAdamW, ScaleAndStepsComeFromTheDevice) {
   Slot s = slot(10000, at::kFloat, at::kFloat, at::kFloat), other = clone(s);
   const Slot before = clone(s);
-  const Tensor clip = scalar(0.25), lr = scalar(0.125), skip = scalar(0);
+  const Tensor clip = scalar(0.25), skip = scalar(0);
   s.step = scalar(7);
   other.step = scalar(1);
   AdamWArgs args = arguments();
   args.clip_scale = clip.data_ptr<float>();
-  args.device_learning_rate = lr.data_ptr<float>();
   args.skip = skip.data_ptr<float>();
   update({s, other}, args);
-  const Expected expected = reference(before, args, 0.125, 7, 0.25);
+  const Expected expected = reference(before, args, args.learning_rate, 7, 0.25);
   EXPECT_ROUNDED(s.parameter, expected.parameter, kLimit);
   EXPECT_ROUNDED(s.exp_avg_sq, expected.exp_avg_sq, kLimit);
-  EXPECT_ROUNDED(other.parameter, reference(before, args, 0.125, 1, 0.25).parameter, kLimit);
+  EXPECT_ROUNDED(other.parameter, reference(before, args, args.learning_rate, 1, 0.25).parameter, kLimit);
 }
 
 TEST_F(KernelAdamW, ASkippedUpdateChangesNothing) {

@@ -31,15 +31,13 @@ class KernelRmsNorm : public test::KernelTest {
             random({size.dim}, weight_dtype, size.shift), random({size.rows, size.dim}, dtype, size.shift)};
   }
   struct Outputs {
-    Tensor sum, y, rstd;
+    Tensor y, rstd;
   };
-  Outputs forward(const Tensor& x, const Tensor& residual, const Tensor& weight) const {
-    const Outputs out = {empty(x.sizes().vec(), x.scalar_type()), empty(x.sizes().vec(), x.scalar_type()),
-                         empty({x.size(0)}, at::kFloat)};
+  Outputs forward(const Tensor& x, const Tensor& weight) const {
+    const Outputs out = {empty(x.sizes().vec(), x.scalar_type()), empty({x.size(0)}, at::kFloat)};
     launch(rms_norm_forward,
-           RmsNormForwardArgs{element_type(x), element_type(weight), x.data_ptr(),
-                              residual.defined() ? residual.data_ptr() : nullptr, weight.data_ptr(), out.sum.data_ptr(),
-                              out.y.data_ptr(), out.rstd.data_ptr<float>(), x.size(0), x.size(1), kEps});
+           RmsNormForwardArgs{element_type(x), element_type(weight), x.data_ptr(), weight.data_ptr(), out.y.data_ptr(),
+                              out.rstd.data_ptr<float>(), x.size(0), x.size(1), kEps});
     return out;
   }
   Tensor backward(const Inputs& in, const Tensor& rstd, const Tensor& around, const Tensor& dx, const Tensor& dweight,
@@ -63,24 +61,11 @@ TEST_F(KernelRmsNorm, ForwardMatchesTheDefinitionOnAllSizes) {
         SCOPED_TRACE(testing::Message() << dtype << ", weight " << weight_dtype << ", " << size.rows << " x "
                                         << size.dim);
         const Inputs in = inputs(size, dtype, weight_dtype);
-        const Outputs out = forward(in.x, {}, in.weight);
+        const Outputs out = forward(in.x, in.weight);
         const Tensor x = wide(in.x), rstd = reference_rstd(x);
         EXPECT_ROUNDED(out.rstd.unsqueeze(1), rstd, kLimit);
         EXPECT_ROUNDED(out.y, x * rstd * wide(in.weight), kLimit);
       }
-    }
-  }
-}
-
-TEST_F(KernelRmsNorm, ForwardNormalisesTheRoundedSumWithTheResidual) {
-  for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
-    for (const Case& size : kCases) {
-      SCOPED_TRACE(testing::Message() << dtype << ", " << size.rows << " x " << size.dim);
-      const Inputs in = inputs(size, dtype, dtype);
-      const Outputs out = forward(in.x, in.residual, in.weight);
-      EXPECT_TRUE(at::equal(out.sum, in.x + in.residual));
-      const Tensor sum = wide(out.sum), rstd = reference_rstd(sum);
-      EXPECT_ROUNDED(out.y, sum * rstd * wide(in.weight), kLimit);
     }
   }
 }
@@ -90,7 +75,7 @@ TEST_F(KernelRmsNorm, ApplyGivesTheBitsOfTheForward) {
     for (const Case& size : kCases) {
       SCOPED_TRACE(testing::Message() << dtype << ", " << size.rows << " x " << size.dim);
       const Inputs in = inputs(size, dtype, at::kFloat);
-      const Outputs out = forward(in.x, {}, in.weight);
+      const Outputs out = forward(in.x, in.weight);
       const Tensor y = empty({size.rows, size.dim}, dtype);
       launch(rms_norm_apply,
              RmsNormApplyArgs{element_type(in.x), element_type(in.weight), in.x.data_ptr(), out.rstd.data_ptr<float>(),
@@ -105,7 +90,7 @@ TEST_F(KernelRmsNorm, BackwardMatchesTheDefinitionOnAllSizes) {
     for (const Case& size : kCases) {
       SCOPED_TRACE(testing::Message() << dtype << ", " << size.rows << " x " << size.dim);
       const Inputs in = inputs(size, dtype, at::kFloat);
-      const Tensor rstd = forward(in.x, {}, in.weight).rstd, dweight = empty({size.dim}, at::kFloat);
+      const Tensor rstd = forward(in.x, in.weight).rstd, dweight = empty({size.dim}, at::kFloat);
       const Tensor dx = backward(in, rstd, in.residual, empty({size.rows, size.dim}, dtype), dweight, false);
       const Tensor x = wide(in.x), scale = reference_rstd(x), normalised = x * scale;
       const Tensor grad = wide(in.dy) * wide(in.weight);
@@ -125,7 +110,7 @@ TEST_F(KernelRmsNorm, BackwardMayOverwriteItsInputsAndRepeatsItsBits) {
   for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
     for (const Case& size : {Case{700, 4096}, {4100, 256}, {50, 999}}) {
       const Inputs in = inputs(size, dtype, dtype);
-      const Tensor rstd = forward(in.x, {}, in.weight).rstd;
+      const Tensor rstd = forward(in.x, in.weight).rstd;
       const Tensor first = empty({size.dim}, dtype), second = empty({size.dim}, dtype);
       const Tensor dx = backward(in, rstd, in.residual, empty({size.rows, size.dim}, dtype), first, false);
       EXPECT_TRUE(at::equal(backward(in, rstd, in.residual, in.dy.clone(), second, false), dx));

@@ -54,11 +54,9 @@ struct AdamWArgs {
   double weight_decay;
   bool decoupled;
   int64_t step;  // number of this update, from 1
-  // Device scalars, each of which may be null. The last one stands in for the value above: a captured graph can be
-  // replayed with others.
+  // Device scalars, each of which may be null.
   const float* clip_scale;
   const float* skip;
-  const float* device_learning_rate;
   // Rounds bf16 parameters up or down with the probability that makes the rounding right on average. The bits depend on
   // the tensor's key, the number of the update and the element's number alone. Note [Stochastic rounding].
   bool stochastic_rounding;

@@ -20,12 +20,11 @@ struct LogBetas {
 struct AdamWUpdate {
   // `args` points at what the caller can read.
   TI_HOST_DEVICE AdamWUpdate(const AdamWArgs& args, const LogBetas& logs, float step) {
-    const double lr = args.device_learning_rate != nullptr ? *args.device_learning_rate : args.learning_rate;
-    decay = static_cast<float>(args.decoupled ? lr * args.weight_decay : args.weight_decay);
+    decay = static_cast<float>(args.decoupled ? args.learning_rate * args.weight_decay : args.weight_decay);
     keep1 = static_cast<float>(1 - args.beta1);
     beta2 = static_cast<float>(args.beta2);
     keep2 = static_cast<float>(1 - args.beta2);
-    step_size = static_cast<float>(lr) / bias_correction(logs.log_beta1, step);
+    step_size = static_cast<float>(args.learning_rate) / bias_correction(logs.log_beta1, step);
     root2 = 1 / ::sqrtf(bias_correction(logs.log_beta2, step));
     eps = static_cast<float>(args.eps);
     clip_scale = args.clip_scale != nullptr ? *args.clip_scale : 1.0F;

@@ -24,7 +24,6 @@ struct CrossEntropyArgs {
   float* row_losses;      // [rows], written; not scaled
   bool write_gradient;    // logits = (softmax - onehot) * scale
   float scale;
-  const float* device_scale;  // may be null; a scalar that multiplies `scale` on the device
   int64_t rows;
   int64_t vocabulary;
 };
@@ -35,7 +34,6 @@ struct SumLossesArgs {
   const float* row_losses;  // [rows]
   int64_t rows;
   double scale;
-  const float* device_scale;  // may be null
   double* loss;
 };
 void sum_losses(const SumLossesArgs& args, CUstream_st* stream);
@@ -67,7 +65,6 @@ struct CrossEntropyGradientArgs {
   int64_t first_column;
   const float* log_sum_exp;  // [rows], of the whole rows
   float scale;
-  const float* device_scale;  // may be null
   int64_t rows;
   int64_t vocabulary;
 };

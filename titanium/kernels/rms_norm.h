@@ -13,16 +13,13 @@ struct CUstream_st;
 
 namespace titanium::kernels {
 
-// With `residual`, x + residual, rounded to `type`, is what is normalised; it is also written to `sum`.
 struct RmsNormForwardArgs {
-  ElementType type;  // of x, residual, sum and y
+  ElementType type;  // of x and y
   ElementType weight_type;
   const void* x;
-  const void* residual;  // may be null
-  const void* weight;    // [dim]
-  void* sum;             // may be null; may be x or residual
-  void* y;               // may be x or residual; may be null, for what needs only the others
-  float* rstd;           // [rows], for the backward
+  const void* weight;  // [dim]
+  void* y;             // may be x; may be null, for what needs only the others
+  float* rstd;         // [rows], for the backward
   int64_t rows;
   int64_t dim;
   float eps;
@@ -51,7 +48,7 @@ struct RmsNormBackwardArgs {
   ElementType weight_type;
   ElementType dweight_type;
   const void* dy;
-  const void* x;  // what was normalised: the sum where there was a residual
+  const void* x;
   const float* rstd;
   const void* weight;         // [dim]
   const void* residual_grad;  // may be null; added to dx: the gradient that goes around the norm

@@ -100,13 +100,11 @@ Tensor whole_rows_kernel(const Tensor& logits_TV, const Tensor& labels_T, const 
                                    .row_losses = row_losses_T.mutable_data_ptr<float>(),
                                    .write_gradient = args.with_grad,
                                    .scale = static_cast<float>(args.scale),
-                                   .device_scale = nullptr,
                                    .rows = rows,
                                    .vocabulary = all_TV.size(1)});
   launch(kernels::SumLossesArgs{.row_losses = row_losses_T.const_data_ptr<float>(),
                                 .rows = rows,
                                 .scale = args.scale,
-                                .device_scale = nullptr,
                                 .loss = loss.mutable_data_ptr<double>()});
   return args.with_grad ? all_TV.narrow(1, args.first_column, columns) : Tensor();
 }
@@ -146,7 +144,6 @@ Tensor shard_kernels(const Tensor& logits_TV, const Tensor& labels_T, const Cros
                                            .first_column = args.first_column,
                                            .log_sum_exp = log_sum_exp_T.const_data_ptr<float>(),
                                            .scale = static_cast<float>(args.scale),
-                                           .device_scale = nullptr,
                                            .rows = logits_TV.size(0),
                                            .vocabulary = logits_TV.size(1)});
   return logits_TV;

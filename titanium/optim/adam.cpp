@@ -136,7 +136,6 @@ kernels::AdamWArgs Adam::Update::arguments(const Decisions& decisions) const {
           .step = 0,  // each tensor has its own
           .clip_scale = scalar(decisions.scale),
           .skip = scalar(decisions.skip),
-          .device_learning_rate = nullptr,
           .stochastic_rounding = options_.rounding_seed.has_value()};
 }
 

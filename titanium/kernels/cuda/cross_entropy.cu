@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads, resident(kThreads)) rows_kernel(Rows
   __shared__ SumExpRoom rooms[2];
   Raw<T, N>* cache = dynamic_shared<Raw<T, N>>();
   const int words = static_cast<int>(args.vocabulary / N);
-  const float scale = total_scale(args.scale, args.device_scale);
+  const float scale = args.scale;
   int turn = 0;
   for (int64_t t = blockIdx.x; t < args.rows; t += gridDim.x) {
     T* row = static_cast<T*>(args.logits) + t * args.row_stride;
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads, resident(kThreads)) rows_kernel(Rows
 template <typename T, int N>
 __global__ void __launch_bounds__(kWarpThreads, kWarpBlocks) short_rows_kernel(CrossEntropyArgs args) {
   const int words = static_cast<int>(args.vocabulary / N), lane = threadIdx.x % 32;
-  const float scale = total_scale(args.scale, args.device_scale);
+  const float scale = args.scale;
   const int64_t t = row_of_warp();
   if (t >= args.rows) return;
   T* row = static_cast<T*>(args.logits) + t * args.row_stride;
@@ -98,8 +98,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_losses_kernel(SumLossesArgs a
 #pragma unroll 8
   for (int64_t t = threadIdx.x; t < args.rows; t += kSumThreads) sum += static_cast<double>(args.row_losses[t]);
   sum = block_sum<kSumThreads>(sum, room);
-  if (threadIdx.x == 0)
-    *args.loss += sum * args.scale * (args.device_scale != nullptr ? static_cast<double>(*args.device_scale) : 1.0);
+  if (threadIdx.x == 0) *args.loss += sum * args.scale;
 }
 
 // Long rows get one or more multiprocessors each, which keep them in shared memory; of shorter rows one holds several.

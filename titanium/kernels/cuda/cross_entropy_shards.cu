@@ -50,9 +50,8 @@ __global__ void __launch_bounds__(kPieceThreads) gradient_kernel(CrossEntropyGra
     store<T, N>(row + int64_t{word} * N, Raw<T, N>{});
     return;
   }
-  const float scale = total_scale(args.scale, args.device_scale);
-  write_word<T, N>(row, word, load<T, N>(row + int64_t{word} * N), args.log_sum_exp[t], scale,
-                   args.labels[t] - args.first_column, scale);
+  write_word<T, N>(row, word, load<T, N>(row + int64_t{word} * N), args.log_sum_exp[t], args.scale,
+                   args.labels[t] - args.first_column, args.scale);
 }
 
 }  // namespace

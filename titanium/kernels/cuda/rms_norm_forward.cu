@@ -14,30 +14,19 @@ __global__ void __launch_bounds__(Cut::kThreads) forward_kernel(RmsNormForwardAr
   Magnitude<T> magnitude;
   const int member = threadIdx.x % kGroup;
   const int64_t row = int64_t{blockIdx.x} * Cut::kRows + threadIdx.x / kGroup, begin = row * args.dim;
-  Raw<T, kSize> x[kHeld] = {}, residual[kHeld];
+  Raw<T, kSize> x[kHeld] = {};
   bool here[kHeld];
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
     const int64_t column = int64_t{member + i * kGroup} * kSize;
     here[i] = row < args.rows && column < args.dim;
     if (here[i]) x[i] = load<T, kSize>(static_cast<const T*>(args.x) + begin + column);
-    if (here[i] && args.residual != nullptr)
-      residual[i] = load<T, kSize>(static_cast<const T*>(args.residual) + begin + column);
   }
   float squares = 0;
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
     float values[kSize];
     to_float(x[i], values);
-    if (here[i] && args.residual != nullptr) {
-      float more[kSize];
-      to_float(residual[i], more);
-      for (int j = 0; j < kSize; ++j) values[j] += more[j];
-      x[i] = from_float<T, kSize>(values);
-      to_float(x[i], values);
-      if (args.sum != nullptr)
-        store<T, kSize>(static_cast<T*>(args.sum) + begin + int64_t{member + i * kGroup} * kSize, x[i]);
-    }
     for (int j = 0; j < kSize; ++j) squares += values[j] * values[j];
   }
   squares = group_sum<kGroup, Cut::kThreads>(squares, room);
@@ -59,7 +48,7 @@ __global__ void __launch_bounds__(Cut::kThreads) forward_kernel(RmsNormForwardAr
   raise_to_block<Cut::kThreads>(args.amax, magnitude);
 }
 
-// Any dim, any alignment. The sum is computed twice, because `sum` may be null.
+// Any dim, any alignment.
 template <typename T>
 __global__ void __launch_bounds__(rms::kPlainThreads, rms::kPlainBlocks) plain_forward_kernel(RmsNormForwardArgs args) {
   __shared__ BlockSumRoom<float> rooms[2];
@@ -67,14 +56,9 @@ __global__ void __launch_bounds__(rms::kPlainThreads, rms::kPlainBlocks) plain_f
   int turn = 0;
   for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
     const T* x = static_cast<const T*>(args.x) + row * args.dim;
-    const T* residual = args.residual ? static_cast<const T*>(args.residual) + row * args.dim : nullptr;
-    const auto summed = [&](int64_t column) {
-      const float value = static_cast<float>(x[column]);
-      return residual ? rounded_to<T>(value + static_cast<float>(residual[column])) : value;
-    };
     float squares = 0;
     for (int64_t column = threadIdx.x; column < args.dim; column += blockDim.x) {
-      const float value = summed(column);
+      const float value = static_cast<float>(x[column]);
       squares += value * value;
     }
     squares = block_sum<rms::kPlainThreads>(squares, rooms[turn]);
@@ -82,11 +66,9 @@ __global__ void __launch_bounds__(rms::kPlainThreads, rms::kPlainBlocks) plain_f
     const float rstd = rsqrtf(squares / static_cast<float>(args.dim) + args.eps);
     if (threadIdx.x == 0) args.rstd[row] = rstd;
     for (int64_t column = threadIdx.x; column < args.dim; column += blockDim.x) {
-      const float value = summed(column);
+      const float value = static_cast<float>(x[column]);
       float weight[1];
       load_floats<1>(args.weight, args.weight_type, column, weight);
-      if (residual != nullptr && args.sum != nullptr)
-        static_cast<T*>(args.sum)[row * args.dim + column] = static_cast<T>(value);
       const float values[1] = {normalised(value, rstd, weight[0])};
       const auto y = from_float<T, 1>(values);
       if (args.y != nullptr) store<T, 1>(static_cast<T*>(args.y) + row * args.dim + column, y);
@@ -120,8 +102,7 @@ void rms_norm_forward(const RmsNormForwardArgs& args, CUstream_st* stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     bool vector = args.dim % kVectorSize<T> == 0 && vector_aligned(args.weight, 0, 1);
-    for (const void* pointer :
-         {args.x, args.residual, static_cast<const void*>(args.sum), static_cast<const void*>(args.y)})
+    for (const void* pointer : {args.x, static_cast<const void*>(args.y)})
       vector = vector && vector_aligned(pointer, args.dim, sizeof(T));
     const bool done =
         vector && rms::with_cut<Cut<16, 1, 256>, Cut<32, 2, 256>, Cut<32, 4, 128>, Cut<64, 4, 64>, Cut<128, 4, 128>,

@@ -120,10 +120,6 @@ __device__ void write_word(T* row, int word, const Raw<T, N>& raw, float shift, 
   store_floats<T, N>(row + column, values);
 }
 
-__device__ inline float total_scale(float scale, const float* device_scale) {
-  return device_scale != nullptr ? scale * *device_scale : scale;
-}
-
 template <typename T>
 __device__ float target_logit(const CrossEntropyArgs& args, const T* row, int64_t label) {
   const bool known = label >= 0 && label < args.vocabulary;

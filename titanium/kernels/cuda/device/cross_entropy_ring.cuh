@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kRingThreads, 1) ring_rows_kernel(const __grid
   for (int i = 0; i < kRingSlots; ++i) words.ask();
   for (ClusterRoom<kCluster>& room : rooms) room.open();
   meet_cluster();
-  const float scale = total_scale(args.scale, args.device_scale);
+  const float scale = args.scale;
   const bool first_of_cluster = blockIdx.x % kCluster == 0 && threadIdx.x == 0;
   SumExp ahead;
   words.add_early(0, ahead);

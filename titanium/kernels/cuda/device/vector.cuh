@@ -128,13 +128,6 @@ __device__ void store_floats(T* to, const float (&values)[N]) {
   store<T, N>(to, from_float<T, N>(values));
 }
 
-// What comes back when a float has been stored as T.
-template <typename T>
-__device__ float rounded_to(float value) {
-  if constexpr (sizeof(T) == 4) return value;
-  return __bfloat162float(__float2bfloat16_rn(value));
-}
-
 // N floats from memory of a type that is known at run time.
 template <int N>
 __device__ void load_floats(const void* from, ElementType type, int64_t index, float (&out)[N]) {
