@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <map>
+#include <set>
 
 #include "titanium/base/error.h"
 #include "titanium/parallel/placement.h"
@@ -26,14 +27,13 @@ void sum_over(const Axes& axes, const std::vector<Tensor>& grads, const Mesh& me
 
 // The axes inside a pipeline stage that cut at least one of the parameters, outermost first. All live in one view.
 Axes cutting_axes(const std::vector<Parameter*>& parameters, const ParallelDims& dims) {
-  Axes axes;
-  const ViewAxes& view = axes_of_view(parameters.front()->view, dims);
-  for (const std::string_view axis : {view.replicate, view.shard, view.expert, view.tensor}) {
-    const auto is_cut = [&](const Parameter* parameter) {
-      return std::ranges::count(axis_sets(*parameter, dims).cut, axis) > 0;
-    };
-    if (std::ranges::any_of(parameters, is_cut)) axes.push_back(axis);
+  std::set<std::string_view> cutting;
+  for (const Parameter* parameter : parameters) {
+    for (const std::string_view axis : axis_sets(*parameter, dims).cut) cutting.insert(axis);
   }
+  const ViewAxes& view = axes_of_view(parameters.front()->view, dims);
+  Axes axes = {view.replicate, view.shard, view.expert, view.tensor};
+  std::erase_if(axes, [&](std::string_view axis) { return !cutting.contains(axis); });
   return axes;
 }
 

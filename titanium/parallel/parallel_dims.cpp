@@ -1,29 +1,32 @@
 #include "titanium/parallel/parallel_dims.h"
 
+#include <array>
+
 #include "titanium/base/error.h"
 
 namespace titanium::parallel {
 namespace {
 
+// The places that a view does not use are axes without a name and with one rank.
 struct Axis {
   std::string_view name;
-  int64_t size;
+  int64_t size = 1;
 };
-using View = std::vector<Axis>;
+using View = std::array<Axis, 5>;
 
-// As Note [Three views of the ranks] has them.
-std::vector<View> views(const ParallelDims& dims) {
-  return {
-      {{"world", dims.world()}},
-      {{"pp", dims.pp}, {"batch", dims.batch()}, {"cp", dims.cp}, {"tp", dims.tp}},
-      {{"pp", dims.pp}, {"loss", dims.loss()}, {"tp", dims.tp}},
-      {{"pp", dims.pp}, {"dp_replicate", dims.dp_replicate}, {"fsdp", dims.fsdp()}, {"tp", dims.tp}},
-      {{"pp", dims.pp},
-       {"dp_replicate", dims.dp_replicate},
-       {"efsdp", dims.efsdp()},
-       {"ep", dims.ep},
-       {"etp", dims.etp}},
-  };
+// As Note [Three views of the ranks] has them. Without allocations: every step asks for the axes of every parameter.
+std::array<View, 5> views(const ParallelDims& dims) {
+  return {{
+      {{{"world", dims.world()}}},
+      {{{"pp", dims.pp}, {"batch", dims.batch()}, {"cp", dims.cp}, {"tp", dims.tp}}},
+      {{{"pp", dims.pp}, {"loss", dims.loss()}, {"tp", dims.tp}}},
+      {{{"pp", dims.pp}, {"dp_replicate", dims.dp_replicate}, {"fsdp", dims.fsdp()}, {"tp", dims.tp}}},
+      {{{"pp", dims.pp},
+        {"dp_replicate", dims.dp_replicate},
+        {"efsdp", dims.efsdp()},
+        {"ep", dims.ep},
+        {"etp", dims.etp}}},
+  }};
 }
 
 struct AxisInView {
