@@ -1,0 +1,120 @@
+// Grouped products of experts at the sizes of four models, sustained: forward, gradient of the rows and gradient of the
+// weights, with balanced and with skewed counts of rows, beside one dense product of as many operations. TFLOP/s of
+// every candidate stand in one line, so that kernels are compared in the same run.
+//
+//   bench_grouped_products [part of a model's name]      without a GPU: small sizes on the CPU
+#include <ATen/ops/_grouped_mm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <random>
+
+#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/tensor.h"
+
+namespace titanium::ops {
+namespace {
+
+struct Model {
+  const char* name;
+  int64_t rows, dim, experts, hidden;
+};
+constexpr Model kModels[] = {{"DeepSeek 16B", 16384 * 6, 2048, 64, 1408},
+                             {"Qwen3 30B-A3B", 16384 * 8, 2048, 128, 768},
+                             {"GPT-OSS 20B", 8192 * 4, 2880, 32, 2880},
+                             {"Llama 4 16e", 8192, 5120, 16, 8192}};
+constexpr Model kSmall = {"small", 64, 32, 4, 48};
+
+// Over long runs: a GPU at its power limit slows down.
+double seconds_of(const std::function<void()>& work, bool cuda) {
+  const auto run = [&](int calls) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) work();
+    if (cuda) synchronize_cuda();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  run(3);
+  const int calls = static_cast<int>(std::clamp(0.4 / (run(3) / 3), 3.0, 10000.0));
+  return run(calls) / calls;
+}
+
+// The end of each expert's rows. Skewed: the logarithm of an expert's share is normal, as routers without balancing
+// give.
+Tensor ends_of(const Model& model, bool skewed, Device device) {
+  std::mt19937 generator(1);
+  std::normal_distribution<double> normal;
+  std::vector<double> shares(model.experts);
+  double sum = 0, before = 0;
+  for (double& share : shares) sum += share = skewed ? std::exp(normal(generator)) : 1.0;
+  std::vector<int32_t> ends;
+  for (const double share : shares) {
+    before += share;
+    ends.push_back(static_cast<int32_t>(std::lround(before / sum * static_cast<double>(model.rows))));
+  }
+  return at::tensor(ends, at::kInt).to(device);
+}
+
+// One layer of all experts: rows [R, in], weights [E, out, in].
+struct Operands {
+  Tensor x, weight, grad, dense_weight;
+  Operands(const Model& model, int64_t out, int64_t in, const at::TensorOptions& options)
+      : x(at::randn({model.rows, in}, options)),
+        weight(at::randn({model.experts, out, in}, options)),
+        grad(at::randn({model.rows, out}, options)),
+        dense_weight(weight[0]) {}
+};
+
+struct Product {
+  const char* name;
+  std::function<void(const Operands&, const Tensor& ends)> grouped;
+  std::function<void(const Operands&)> dense;
+};
+const std::vector<Product> kProducts = {
+    {"forward", [](const Operands& o, const Tensor& ends) { at::_grouped_mm(o.x, o.weight.transpose(1, 2), ends); },
+     [](const Operands& o) { at::mm(o.x, o.dense_weight.t()); }},
+    {"gradient of rows", [](const Operands& o, const Tensor& ends) { at::_grouped_mm(o.grad, o.weight, ends); },
+     [](const Operands& o) { at::mm(o.grad, o.dense_weight); }},
+    {"gradient of weights", [](const Operands& o, const Tensor& ends) { at::_grouped_mm(o.grad.t(), o.x, ends); },
+     [](const Operands& o) { at::mm(o.grad.t(), o.x); }}};
+
+void measure(const Model& model, Device device) {
+  const bool cuda = device.is_cuda();
+  const auto options = at::TensorOptions(at::kBFloat16).device(device);
+  for (const auto& [layer, out, in] :
+       {std::tuple("w1 and w3", 2 * model.hidden, model.dim), std::tuple("w2", model.dim, model.hidden)}) {
+    const Operands operands(model, out, in, options);
+    const double operations = 2.0 * static_cast<double>(model.rows) * static_cast<double>(out * in) / 1e12;
+    for (const Product& product : kProducts) {
+      std::printf("%-14s %-10s %-20s", model.name, layer, product.name);
+      for (const bool skewed : {false, true}) {
+        const Tensor ends = ends_of(model, skewed, device);
+        std::printf(" %9.4g", operations / seconds_of([&] { product.grouped(operands, ends); }, cuda));
+      }
+      std::printf(" %9.4g\n", operations / seconds_of([&] { product.dense(operands); }, cuda));
+      std::fflush(stdout);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace titanium::ops
+
+int main(int argc, char** argv) {
+  using namespace titanium;
+  std::printf("%-46s %9s %9s %9s   TFLOP/s\n", "", "balanced", "skewed", "dense");
+  if (cuda_device_count() == 0) {
+    ops::measure(ops::kSmall, at::kCPU);
+    return 0;
+  }
+  for (const auto& model : ops::kModels) {
+    if (argc < 2 || std::string(model.name).find(argv[1]) != std::string::npos)
+      ops::measure(model, Device(at::kCUDA, 0));
+  }
+  return 0;
+}
