@@ -36,6 +36,37 @@ Dispatch sort_kernel(const Tensor& experts_TK, int64_t experts) {
   return dispatch;
 }
 
+const float* memory_of(const Tensor& weights) { return weights.defined() ? weights.const_data_ptr<float>() : nullptr; }
+
+Tensor gather_kernel(const Tensor& x_TD, const Dispatch& dispatch, int64_t top_k, const Tensor& weights_TK) {
+  const Tensor rows_RD = at::empty({dispatch.row_of_choice_R.size(0), x_TD.size(1)}, x_TD.options());
+  launch(kernels::GatherRowsArgs{.type = element_type(x_TD),
+                                 .x = x_TD.const_data_ptr(),
+                                 .row_of_choice = dispatch.row_of_choice_R.const_data_ptr<int32_t>(),
+                                 .weights = memory_of(weights_TK),
+                                 .rows = rows_RD.mutable_data_ptr(),
+                                 .tokens = x_TD.size(0),
+                                 .top_k = top_k,
+                                 .dim = x_TD.size(1)});
+  return rows_RD;
+}
+
+Tensor combine_kernel(const Tensor& rows_RD, const Dispatch& dispatch, int64_t top_k, const Tensor& weights_TK,
+                      const Tensor& added_TD) {
+  const int64_t tokens = rows_RD.size(0) / top_k, dim = rows_RD.size(1);
+  const Tensor sum_TD = at::empty({tokens, dim}, rows_RD.options());
+  launch(kernels::CombineRowsArgs{.type = element_type(rows_RD),
+                                  .rows = rows_RD.const_data_ptr(),
+                                  .row_of_choice = dispatch.row_of_choice_R.const_data_ptr<int32_t>(),
+                                  .weights = memory_of(weights_TK),
+                                  .addend = added_TD.defined() ? added_TD.const_data_ptr() : nullptr,
+                                  .y = sum_TD.mutable_data_ptr(),
+                                  .tokens = tokens,
+                                  .top_k = top_k,
+                                  .dim = dim});
+  return sum_TD;
+}
+
 }  // namespace
 
 Tensor Dispatch::counts() const { return at::diff(ends_E, /*n=*/1, /*dim=*/0, at::zeros({1}, ends_E.options())); }
@@ -53,6 +84,7 @@ Dispatch sort_by_expert(const Tensor& experts_TK, int64_t experts) {
 
 Tensor gather_rows(const Tensor& x_TD, const Dispatch& dispatch, const Tensor& weights_TK) {
   const int64_t top_k = x_TD.size(0) == 0 ? 1 : dispatch.choice_of_row_R.size(0) / x_TD.size(0);
+  if (uses_kernels(x_TD)) return gather_kernel(x_TD.contiguous(), dispatch, top_k, weights_TK);
   const Tensor rows_RD = x_TD.index_select(0, dispatch.choice_of_row_R.div(top_k, "floor"));
   if (!weights_TK.defined()) return rows_RD;
   const Tensor weights_R1 = weights_TK.flatten().index_select(0, dispatch.choice_of_row_R).unsqueeze(1);
@@ -61,6 +93,7 @@ Tensor gather_rows(const Tensor& x_TD, const Dispatch& dispatch, const Tensor& w
 
 Tensor combine_rows(const Tensor& rows_RD, const Dispatch& dispatch, int64_t top_k, const Tensor& weights_TK,
                     const Tensor& added_TD) {
+  if (uses_kernels(rows_RD)) return combine_kernel(rows_RD.contiguous(), dispatch, top_k, weights_TK, added_TD);
   const Dtype sum_dtype = wide(rows_RD.scalar_type());
   const Tensor by_choice_TKD =
       rows_RD.index_select(0, dispatch.row_of_choice_R).unflatten(0, {-1, top_k}).to(sum_dtype);

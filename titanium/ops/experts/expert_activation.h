@@ -14,16 +14,22 @@ struct ActivationOptions {
   double limit = 0;  // gate is at most that, up at most that in magnitude
 };
 
-Tensor expert_activation(const Tensors& hidden, const ActivationOptions& options);
+// A bias [E, 2F] that is added to the rows of each expert first, and where these end; only with one hidden tensor.
+struct HiddenBias {
+  Tensor bias_EH;  // in the dtype of the rows; undefined: there is none
+  Tensor ends_E;
+};
+
+Tensor expert_activation(const Tensors& hidden, const HiddenBias& bias, const ActivationOptions& options);
 
 struct ActivationGrads {
-  Tensors hidden;
+  Tensors hidden;              // of the sum with the bias, where there is one
   Tensor weighted_product_RF;  // the result of the forward, times the weights
   Tensor weights_R;            // undefined without weights
 };
 // `grad_RF` is the gradient of the result times the weights [R], as it would be if all weights were 1. Without weights
 // they are 1. Takes `grad_RF` and `hidden` over: the results may lie in their memory.
-ActivationGrads expert_activation_backward(Tensor grad_RF, Tensors hidden, const Tensor& weights_R,
-                                           const ActivationOptions& options);
+ActivationGrads expert_activation_backward(Tensor grad_RF, Tensors hidden, const HiddenBias& bias,
+                                           const Tensor& weights_R, const ActivationOptions& options);
 
 }  // namespace titanium::ops

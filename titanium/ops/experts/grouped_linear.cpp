@@ -9,6 +9,7 @@
 
 #include <functional>
 
+#include "titanium/ops/cuda_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/ops/linear/multiply.h"
 
@@ -65,6 +66,27 @@ void add_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weigh
   });
 }
 
+void add_bias_grad_kernel(const Tensor& grad_RO, Parameter& bias, const Tensor& ends_E, const Tensor& weights_R) {
+  const auto [sum_EO, is_first] = bias.open_grad_sum(grad_RO.device());
+  kernels::ExpertColumnSumsArgs args{
+      .type = element_type(grad_RO),
+      .sum_type = element_type(sum_EO),
+      .rows = grad_RO.const_data_ptr(),
+      .row_stride = grad_RO.stride(0),
+      .ends = ends_E.const_data_ptr<int32_t>(),
+      .weights = weights_R.defined() ? weights_R.const_data_ptr<float>() : nullptr,
+      .choice_of_row = nullptr,
+      .sums = sum_EO.mutable_data_ptr(),
+      .accumulate = !is_first,
+      .num_experts = ends_E.size(0),
+      .dim = grad_RO.size(1),
+      .scratch = nullptr,
+  };
+  const Tensor scratch = scratch_beside(grad_RO, scratch_bytes(args));
+  args.scratch = static_cast<float*>(scratch.mutable_data_ptr());
+  launch(args);
+}
+
 }  // namespace
 
 Tensor grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor& ends_E) {
@@ -109,11 +131,15 @@ void add_expert_bias(const Tensor& rows_RO, const Parameter& bias, const Tensor&
   rows_RO.add_(bias.in(rows_RO.scalar_type()).index_select(0, expert_of_row(ends_E, rows_RO.size(0))));
 }
 
-void accumulate_expert_bias_grad(const Tensor& grad_RO, Parameter& bias, const Tensor& ends_E) {
+void accumulate_expert_bias_grad(const Tensor& grad_RO, Parameter& bias, const Tensor& ends_E,
+                                 const Tensor& weights_R) {
+  if (uses_kernels(grad_RO)) return add_bias_grad_kernel(grad_RO, bias, ends_E, weights_R);
   const Dtype dtype = grad_RO.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const Tensor grad_EO = at::zeros({ends_E.size(0), grad_RO.size(1)}, grad_RO.options().dtype(dtype));
   for_each_expert(ends_E, [&](int64_t expert, int64_t begin, int64_t count) {
-    if (count > 0) grad_EO[expert].copy_(grad_RO.narrow(0, begin, count).sum(0, /*keepdim=*/false, dtype));
+    if (count == 0) return;
+    const Tensor rows = grad_RO.narrow(0, begin, count).to(dtype);
+    grad_EO[expert].copy_((weights_R.defined() ? rows * weights_R.narrow(0, begin, count).unsqueeze(1) : rows).sum(0));
   });
   bias.accumulate(grad_EO);
 }

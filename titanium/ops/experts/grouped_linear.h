@@ -15,9 +15,11 @@ void add_grouped_input_grad(const Tensor& sum_RI, const Tensor& grad_RO, const P
 // deferred work is run.
 void accumulate_grouped_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weight, const Tensor& ends_E);
 
-// Biases [E, out]: adds that of its expert to each row, in place; and the gradient, from that of the rows.
+// Biases [E, out]: adds that of its expert to each row, in place; and the gradient, from that of the rows, each times
+// its weight if there are weights [R].
 void add_expert_bias(const Tensor& rows_RO, const Parameter& bias, const Tensor& ends_E);
-void accumulate_expert_bias_grad(const Tensor& grad_RO, Parameter& bias, const Tensor& ends_E);
+void accumulate_expert_bias_grad(const Tensor& grad_RO, Parameter& bias, const Tensor& ends_E,
+                                 const Tensor& weights_R = {});
 // The expert of each row, int64.
 Tensor expert_of_row(const Tensor& ends_E, int64_t rows);
 

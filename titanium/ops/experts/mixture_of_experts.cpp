@@ -68,8 +68,12 @@ Tensor rows_for_experts(const Tensor& tokens_TD, const Run& run, const MixtureOf
 Tensors hidden_of(const Tensor& x_LD, const Run& run, const ExpertWeights& experts) {
   Tensors hidden;
   for (const Parameter* weight : experts.hidden) hidden.push_back(grouped_forward(x_LD, *weight, run.order.ends_E));
-  if (experts.hidden_bias != nullptr) add_expert_bias(hidden[0], *experts.hidden_bias, run.order.ends_E);
   return hidden;
+}
+
+HiddenBias hidden_bias(const Tensors& hidden, const Run& run, const ExpertWeights& experts) {
+  if (experts.hidden_bias == nullptr) return {Tensor(), run.order.ends_E};
+  return {experts.hidden_bias->in(hidden[0].scalar_type()), run.order.ends_E};
 }
 
 // Of the ranks that share a cut expert the first one adds its bias.
@@ -81,7 +85,8 @@ bool adds_down_bias(const ExpertWeights& experts) {
 Tensor run_experts(const Tensor& tokens_TD, const MixtureOfExpertsArgs& args, Run& run) {
   run.x_LD = rows_for_experts(tokens_TD, run, args);
   run.hidden = hidden_of(run.x_LD, run, args.experts);
-  const Tensor product_LF = expert_activation(run.hidden, args.experts.activation);
+  const Tensor product_LF =
+      expert_activation(run.hidden, hidden_bias(run.hidden, run, args.experts), args.experts.activation);
   const Tensor out_LD = grouped_forward(product_LF, *args.experts.down, run.order.ends_E);
   if (adds_down_bias(args.experts)) add_expert_bias(out_LD, *args.experts.down_bias, run.order.ends_E);
   return to_tokens(out_LD, run, args);
@@ -140,12 +145,12 @@ ExpertGrads experts_backward(const Tensor& grad_TD, const Tensor& tokens_TD, con
     const Tensor weights_R = run.routing.weights_TK.flatten().index_select(0, run.dispatch.choice_of_row_R);
     weights_L = to_experts(weights_R.unsqueeze(1), run, args).squeeze(1);
   }
+  const HiddenBias bias = hidden_bias(hidden, run, experts);
   ActivationGrads grads = expert_activation_backward(grouped_input_grad(grad_LD, *experts.down, ends_L),
-                                                     std::move(hidden), weights_L, experts.activation);
+                                                     std::move(hidden), bias, weights_L, experts.activation);
   accumulate_grouped_weight_grad(grad_LD, grads.weighted_product_RF, *experts.down, ends_L);
   if (experts.down_bias != nullptr) {
-    const Tensor weighted_LD = weights_L.defined() ? grad_LD * weights_L.unsqueeze(1) : grad_LD;
-    accumulate_expert_bias_grad(weighted_LD, *experts.down_bias, ends_L);
+    accumulate_expert_bias_grad(grad_LD, *experts.down_bias, ends_L, weights_L);
     if (adds_down_bias(experts) && weights_L.defined()) {
       const Tensor bias_LD =
           experts.down_bias->in(score_dtype(grad_LD)).index_select(0, expert_of_row(ends_L, grad_LD.size(0)));
