@@ -112,6 +112,8 @@ struct Training {
   std::string text_field = "text";  // own
   int64_t data_streams = 256;       // own
   std::string device = "auto";      // own: auto, cpu or cuda
+  double moe_balance_loss = 0;      // own
+  double moe_z_loss = 0;            // own
   // Flux extension.
   double classifier_free_guidance_prob = 0.0;
   int64_t img_size = 256;

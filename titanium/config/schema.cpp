@@ -199,6 +199,16 @@ void declare_training(Schema& schema) {
       .one_of({"auto", "cpu", "cuda"})
       .own();
   training
+      .option("moe_balance_loss", &Training::moe_balance_loss,
+              "Factor of the loss that balances experts inside each sequence, as DeepSeek V3 has it.")
+      .at_least(0)
+      .own();
+  training
+      .option("moe_z_loss", &Training::moe_z_loss,
+              "Factor of the mean square of the log-sum-exp of a router's logits, which keeps them small.")
+      .at_least(0)
+      .own();
+  training
       .option("classifier_free_guidance_prob", &Training::classifier_free_guidance_prob,
               "Probability of dropping each text encoding.")
       .between(0, 1)

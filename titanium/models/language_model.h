@@ -11,6 +11,7 @@
 #include "titanium/nn/unit.h"
 #include "titanium/ops/attention/context_exchange.h"
 #include "titanium/ops/experts/expert_exchange.h"
+#include "titanium/ops/experts/router_losses.h"
 #include "titanium/ops/row_exchange.h"
 #include "titanium/parallel/mesh.h"
 #include "titanium/parallel/tensor_parallel.h"
@@ -76,6 +77,9 @@ class LanguageModel : public nn::Module {
   // exchange of rows. One without experts has no use for it.
   virtual void set_expert_exchange(ops::ExpertExchange& /*exchange*/, bool /*cut_by_rows*/) {}
   virtual void force_expert_balance() {}  // from now on tokens are dealt to experts in turn: for benchmarks
+  // Losses of routers: their factors, and how sequences are spread over ranks. The sizes of a batch are filled in
+  // later.
+  virtual void set_router_losses(const ops::RouterLosses& /*losses*/) {}
   // The tokens that all experts of this part have had in the last step, on all ranks together.
   virtual ExpertLoads expert_loads() const { return {}; }
 

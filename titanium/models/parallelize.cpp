@@ -56,6 +56,16 @@ std::unique_ptr<ops::ExpertExchange> apply_expert_parallel(LanguageModel& model,
   return exchange;
 }
 
+// Means over the sequences and tokens of a step, on all ranks together.
+void apply_router_losses(LanguageModel& model, const config::Training& options, const parallel::Mesh& mesh) {
+  if (options.moe_balance_loss == 0 && options.moe_z_loss == 0) return;
+  const int64_t batch =
+      options.global_batch_size > 0 ? options.global_batch_size : options.local_batch_size * mesh.dims().batch();
+  const auto sequences = static_cast<double>(batch), tokens = static_cast<double>(batch * options.seq_len);
+  model.set_router_losses(
+      parallel::router_losses(options.moe_balance_loss / sequences, options.moe_z_loss / tokens, mesh));
+}
+
 std::unique_ptr<parallel::DataParallel> apply_fully_shard(LanguageModel& model, const JobConfig& config,
                                                           const parallel::Mesh& mesh, Device device) {
   log_info("Applied {} to the model", mesh.dims().dp_replicate > 1 ? "HSDP" : "FSDP");
@@ -122,6 +132,7 @@ Parallelism parallelize(LanguageModel& model, const JobConfig& config, const par
   parallelism.share = parallel::sequence_share(config.parallelism, mesh.dims(), mesh.world().rank());
   parallelism.context = apply_context_parallel(model, config.parallelism, parallelism.share, mesh);
   parallelism.experts = apply_expert_parallel(model, mesh);
+  apply_router_losses(model, config.training, mesh);
   parallelism.data_parallel = apply_data_parallel(model, config, mesh, device);
   return parallelism;
 }

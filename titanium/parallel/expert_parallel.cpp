@@ -89,6 +89,18 @@ std::unique_ptr<ops::ExpertExchange> make_expert_exchange(comm::GroupPtr group) 
   return std::make_unique<GroupExpertExchange>(std::move(group));
 }
 
+ops::RouterLosses router_losses(double balance, double z, const Mesh& mesh) {
+  const bool own_rows = mesh.size("tp") > 1 && !cuts_experts(mesh.dims());
+  ops::RouterLosses losses{.balance = balance, .z = z, .sequence_ranks = mesh.size("cp")};
+  if (own_rows) losses.first_row = mesh.rank("tp");
+  if (!own_rows && mesh.size("cp") == 1) return losses;
+  losses.sum_over_sequences = [&mesh, own_rows](const Tensor& choices) {
+    if (mesh.size("cp") > 1) mesh.group("cp")->all_reduce(choices, comm::Reduce::kSum)->wait();
+    if (own_rows) mesh.group("tp")->all_reduce(choices, comm::Reduce::kSum)->wait();
+  };
+  return losses;
+}
+
 void sum_over_routed_tokens(const Tensor& counts, const Mesh& mesh) {
   mesh.reduce("loss", counts, comm::Reduce::kSum);
   if (!cuts_experts(mesh.dims())) mesh.reduce("tp", counts, comm::Reduce::kSum);

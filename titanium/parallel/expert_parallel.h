@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "titanium/ops/experts/expert_exchange.h"
+#include "titanium/ops/experts/router_losses.h"
 #include "titanium/parallel/mesh.h"
 
 namespace titanium::parallel {
@@ -22,6 +23,10 @@ bool cuts_experts(const ParallelDims& dims);  // the second and the last case
 // Over the expert axis; null where it has one rank.
 std::unique_ptr<ops::ExpertExchange> make_expert_exchange(const Mesh& mesh);
 std::unique_ptr<ops::ExpertExchange> make_expert_exchange(comm::GroupPtr group);
+
+// How the rows that this rank routes belong to sequences, for losses of routers: `first_row` is the place among the
+// ranks that route rows of their own, in units of these. `mesh` outlives it.
+ops::RouterLosses router_losses(double balance, double z, const Mesh& mesh);
 
 // Adds up what ranks have counted over the tokens that each of them has routed, in place. Every token counts once.
 void sum_over_routed_tokens(const Tensor& counts, const Mesh& mesh);

@@ -1,6 +1,7 @@
 // A layer of experts against plain loops over tokens and choices, differentiated by libtorch's own autograd.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
@@ -237,6 +238,35 @@ TEST(KeptRouting, IsTakenByTheSecondRun) {
   EXPECT_TRUE(at::equal(mixture_of_experts(h, args, ExpertSaves::kHidden), first));
   args.kept_routing = nullptr;
   EXPECT_FALSE(at::equal(mixture_of_experts(h, args, ExpertSaves::kHidden), first));
+}
+
+// The formulas of Note [Losses of a router], sequence by sequence.
+TEST(RouterLosses, HaveTheGradientsOfTheirDefinition) {
+  constexpr int64_t kSequences = 3, kLength = 5, kChoices = 2;
+  for (const ScoreFunction scores : {kSoftmax, kSigmoid}) {
+    const Tensor logits = random_tensor({kSequences * kLength, kExperts}, at::kDouble).requires_grad_(true);
+    const RouterOptions options{.scores = scores, .top_k = kChoices};
+    Routing routing = route(logits.detach(), {}, options);
+    routing.logits_TE = logits.detach();
+    const Tensor p = scores == kSoftmax ? at::softmax(logits, 1) : at::sigmoid(logits);
+    const Tensor share = (p / p.sum(1, true)).view({kSequences, kLength, kExperts});
+    Tensor loss = at::logsumexp(logits, 1).pow(2).mean() * 0.3;
+    for (int64_t b = 0; b < kSequences; ++b) {
+      for (int64_t e = 0; e < kExperts; ++e) {
+        const auto chosen = (routing.experts_TK.narrow(0, b * kLength, kLength) == e).sum().item<int64_t>();
+        const double f = static_cast<double>(kExperts * chosen) / (kChoices * kLength);
+        loss = loss + 0.7 / kSequences * f * share[b].select(1, e).mean();
+      }
+    }
+    loss.backward();
+    const RouterLosses losses{.balance = 0.7 / kSequences,
+                              .z = 0.3 / (kSequences * kLength),
+                              .seq_len = kLength,
+                              .all_rows = kSequences * kLength};
+    const RouterLossGrads grads = router_loss_grads(routing, losses);
+    const Tensor nothing = at::zeros({kSequences * kLength, kChoices}, at::kDouble);
+    EXPECT_CLOSE(route_backward(nothing, routing, options, grads.scores_TE) + grads.logits_TE, logits.grad(), 1e-12);
+  }
 }
 
 TEST(Dispatch, SortsByExpertAndThenByChoice) {

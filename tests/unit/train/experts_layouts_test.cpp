@@ -95,6 +95,24 @@ INSTANTIATE_TEST_SUITE_P(
                     Experts{{"pp2_tp2_ep2", 1, 2, 2, one_forward_one_backward, 1, 2}, 2}),
     [](const auto& info) { return info.param.layout.name; });
 
+void with_losses(JobConfig& config) {
+  config.training.moe_balance_loss = 0.5;
+  config.training.moe_z_loss = 0.1;
+}
+
+// Sequences are whole, shared by ranks, or cut into rows in the middle.
+TEST(RouterLosses, AreTheSameOnEveryLayout) {
+  const Outcome one = train({{"one", 1, 1, 1, with_losses}}, deepseek());
+  EXPECT_NE(one.norms.front(), train({{"one", 1, 1, 1}}, deepseek()).norms.front());
+  for (const Experts& tested :
+       {Experts{{"tp2", 1, 1, 2, with_losses}}, Experts{{"ep2", 1, 2, 1, with_losses}, 2},
+        Experts{{"tp2_ep4", 1, 2, 2, with_losses}, 4}, Experts{{"tp2_ep2_etp2", 1, 2, 2, with_losses}, 2, 2},
+        Experts{{"cp2_ep2", 1, 1, 1, with_losses, 2}, 2}}) {
+    SCOPED_TRACE(tested.layout.name);
+    test::expect_same_run(train(tested, deepseek()), one, 1e-5);
+  }
+}
+
 // One step on any layout: the bias of each layer, and the tokens that it was moved by.
 struct Balance {
   std::map<int64_t, Tensor> bias, tokens;

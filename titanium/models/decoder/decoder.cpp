@@ -157,7 +157,11 @@ Tensor Decoder::rope_rows(int64_t seq_len) {
 }
 
 Tensor Decoder::run_blocks(const std::vector<int64_t>& blocks, Tensor x_tD, const TokenBatch& batch) {
-  const BlockContext context{rope_rows(batch.tokens_BS.size(1)), batch.documents, *exchange_, context_, experts_};
+  BlockContext context{rope_rows(batch.tokens_BS.size(1)), batch.documents, *exchange_, context_, experts_};
+  ops::RouterLosses& losses = context.experts.losses;
+  losses.seq_len = batch.tokens_BS.size(1);
+  losses.all_rows = batch.tokens_BS.numel();
+  losses.first_row *= x_tD.size(0);  // of the place among the ranks that have rows of their own
   for (const int64_t i : blocks) {
     Block& block = *blocks_[static_cast<size_t>(i)];
     x_tD = block.unit().run(x_tD, [&](const Tensor& x) { return block.forward(x, context); });

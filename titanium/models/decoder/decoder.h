@@ -35,6 +35,7 @@ class Decoder : public LanguageModel, public Decoding, public ModelCosts {
   void set_context_exchange(ops::ContextExchange& exchange) override;
   void set_expert_exchange(ops::ExpertExchange& exchange, bool cut_by_rows) override;
   void force_expert_balance() override { experts_.force_balance = true; }
+  void set_router_losses(const ops::RouterLosses& losses) override { experts_.losses = losses; }
   void before_update(const parallel::Mesh& mesh) override;
   ExpertLoads expert_loads() const override { return expert_loads_; }
 

@@ -73,6 +73,7 @@ ops::MixtureOfExpertsArgs MoeFeedForward::arguments(nn::RmsNorm& norm, const Blo
       .cuts_experts = context.experts.cut_by_rows,
       .exchange = *context.experts.exchange,
       .kept_routing = context.kept_routing,
+      .losses = context.experts.losses,
   };
   for (const auto& weight : hidden_) args.experts.hidden.push_back(weight.get());
   if (args_.clamped_swiglu) {

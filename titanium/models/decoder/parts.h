@@ -20,6 +20,7 @@ struct ExpertContext {
   ops::ExpertExchange* exchange = &ops::all_experts_here();
   bool cut_by_rows = false;    // each expert is cut over the ranks of the exchange of rows
   bool force_balance = false;  // tokens are dealt to experts in turn
+  ops::RouterLosses losses = {};
 };
 
 // What a block gets beside the hidden states; the same for all blocks.

@@ -56,6 +56,7 @@ Routing decide(const Tensor& tokens_TD, const MixtureOfExpertsArgs& args) {
   multiply(logits_TE, tokens_TD, args.gate.in(tokens_TD.scalar_type()).t());
   if (args.gate_bias != nullptr) logits_TE.add_(args.gate_bias->in(dtype));
   Routing routing = route(logits_TE, args.balance_E, args.router);
+  if (args.losses.z > 0) routing.logits_TE = logits_TE;
   if (args.kept_routing) args.kept_routing->routing = routing;
   return routing;
 }
@@ -185,7 +186,14 @@ Tensor routed_backward(const Tensor& grad_TD, const Tensor& tokens_TD, const Mix
   }
   const Tensor grad_weights_TK =
       grads.weights_R1.index_select(0, run.dispatch.row_of_choice_R).view({-1, args.router.top_k});
-  const Tensor grad_logits_TE = route_backward(grad_weights_TK, run.routing, args.router);
+  RouterLosses losses = args.losses;
+  if (args.cuts_experts) {  // all ranks route the same rows, and their gradients are summed
+    losses.balance /= static_cast<double>(args.rows.ranks());
+    losses.z /= static_cast<double>(args.rows.ranks());
+  }
+  const RouterLossGrads of_losses = router_loss_grads(run.routing, losses);
+  Tensor grad_logits_TE = route_backward(grad_weights_TK, run.routing, args.router, of_losses.scores_TE);
+  if (of_losses.logits_TE.defined()) grad_logits_TE = grad_logits_TE + of_losses.logits_TE;
   if (args.gate_bias != nullptr) args.gate_bias->accumulate(grad_logits_TE.sum(0));
   const LinearGrad grad_gate_TE(grad_logits_TE.to(tokens_TD.scalar_type()));
   accumulate_weight_grad(grad_gate_TE, tokens_TD, args.gate);

@@ -7,7 +7,7 @@
 
 #include "titanium/ops/experts/expert_activation.h"
 #include "titanium/ops/experts/expert_exchange.h"
-#include "titanium/ops/experts/routing.h"
+#include "titanium/ops/experts/router_losses.h"
 #include "titanium/ops/row_exchange.h"
 #include "titanium/tensor/parameter.h"
 
@@ -50,6 +50,7 @@ struct MixtureOfExpertsArgs {
   bool cuts_experts = false;
   ExpertExchange& exchange = all_experts_here();
   std::shared_ptr<KeptRouting> kept_routing = nullptr;  // null: nothing is recomputed outside
+  RouterLosses losses = {};
 };
 
 // What the node keeps besides h, the norm's rstd and the routing. Both give the same bits.

@@ -76,19 +76,21 @@ Routing route_kernel(const Tensor& logits_TE, const Tensor& bias_E, const Router
   return routing;
 }
 
-Tensor route_backward_kernel(const Tensor& grad_weights_TK, const Routing& routing, const RouterOptions& options) {
+Tensor route_backward_kernel(const Tensor& grad_weights_TK, const Routing& routing, const RouterOptions& options,
+                             const Tensor& grad_scores_TE) {
   const Tensor grad_TE = at::empty_like(routing.scores_TE);
-  launch(kernels::RouteBackwardArgs{.function = kernel_scores(options),
-                                    .grad_weights = grad_weights_TK.contiguous().const_data_ptr<float>(),
-                                    .grad_scores = nullptr,
-                                    .experts = routing.experts_TK.const_data_ptr<int32_t>(),
-                                    .scores = routing.scores_TE.const_data_ptr<float>(),
-                                    .grad_logits = grad_TE.mutable_data_ptr<float>(),
-                                    .tokens = routing.scores_TE.size(0),
-                                    .num_experts = routing.scores_TE.size(1),
-                                    .top_k = options.top_k,
-                                    .normalise = options.normalise,
-                                    .scale = static_cast<float>(options.scale)});
+  launch(kernels::RouteBackwardArgs{
+      .function = kernel_scores(options),
+      .grad_weights = grad_weights_TK.contiguous().const_data_ptr<float>(),
+      .grad_scores = grad_scores_TE.defined() ? grad_scores_TE.const_data_ptr<float>() : nullptr,
+      .experts = routing.experts_TK.const_data_ptr<int32_t>(),
+      .scores = routing.scores_TE.const_data_ptr<float>(),
+      .grad_logits = grad_TE.mutable_data_ptr<float>(),
+      .tokens = routing.scores_TE.size(0),
+      .num_experts = routing.scores_TE.size(1),
+      .top_k = options.top_k,
+      .normalise = options.normalise,
+      .scale = static_cast<float>(options.scale)});
   return grad_TE;
 }
 
@@ -104,8 +106,10 @@ Routing route(const Tensor& logits_TE, const Tensor& bias_E, const RouterOptions
   return {chosen_TK.to(at::kInt), weights_TK * options.scale, scores_TE};
 }
 
-Tensor route_backward(const Tensor& grad_weights_TK, const Routing& routing, const RouterOptions& options) {
-  if (takes_kernel(routing.scores_TE, options)) return route_backward_kernel(grad_weights_TK, routing, options);
+Tensor route_backward(const Tensor& grad_weights_TK, const Routing& routing, const RouterOptions& options,
+                      const Tensor& grad_scores_TE) {
+  if (takes_kernel(routing.scores_TE, options))
+    return route_backward_kernel(grad_weights_TK, routing, options, grad_scores_TE);
   const Tensor chosen_TK = routing.experts_TK.to(at::kLong);
   Tensor grad_TK = grad_weights_TK * options.scale;
   if (options.normalise) {
@@ -115,7 +119,8 @@ Tensor route_backward(const Tensor& grad_weights_TK, const Routing& routing, con
     grad_TK = (grad_TK - mean_T1) / sum_T1;
   }
   const Tensor& p = routing.scores_TE;
-  const Tensor grad_TE = at::zeros_like(p).scatter_add_(1, chosen_TK, grad_TK);
+  Tensor grad_TE = at::zeros_like(p).scatter_add_(1, chosen_TK, grad_TK);
+  if (grad_scores_TE.defined()) grad_TE = grad_TE + grad_scores_TE;
   if (options.scores == ScoreFunction::kSigmoid) return grad_TE * p * (1 - p);
   return p * (grad_TE - (grad_TE * p).sum(1, /*keepdim=*/true));
 }

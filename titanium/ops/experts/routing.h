@@ -20,16 +20,18 @@ struct RouterOptions {
 };
 
 struct Routing {
-  Tensor experts_TK;  // int32, best first
-  Tensor weights_TK;  // fp32 (fp64 for fp64), normalised and scaled
-  Tensor scores_TE;   // of all experts
+  Tensor experts_TK;      // int32, best first
+  Tensor weights_TK;      // fp32 (fp64 for fp64), normalised and scaled
+  Tensor scores_TE;       // of all experts
+  Tensor logits_TE = {};  // undefined unless a loss will ask for them
 };
 
 // Chooses by score + bias, which may be undefined; weights are made of the scores alone. Among equals the lower expert
 // comes first. Logits are fp32 (or fp64).
 Routing route(const Tensor& logits_TE, const Tensor& bias_E, const RouterOptions& options);
 
-// The gradient of the logits, from that of the weights.
-Tensor route_backward(const Tensor& grad_weights_TK, const Routing& routing, const RouterOptions& options);
+// The gradient of the logits, from that of the weights and, if defined, another one of the scores.
+Tensor route_backward(const Tensor& grad_weights_TK, const Routing& routing, const RouterOptions& options,
+                      const Tensor& grad_scores_TE = {});
 
 }  // namespace titanium::ops
