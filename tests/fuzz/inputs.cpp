@@ -141,7 +141,7 @@ class PickleMaker {
         out_ += "u";
         return choices_.one_in(3) ? remember() : void();
       case 10:
-        return shape();
+        return shape(sizes(true));
       case 11:
         global("collections.OrderedDict");
         out_ += ")R";
@@ -163,11 +163,19 @@ class PickleMaker {
     }
   }
 
-  void shape() {
+  using Sizes = std::vector<int64_t>;
+
+  void shape(const Sizes& sizes) {
     global("torch.Size");
     out_ += "(";
-    for (size_t dims = choices_.below(4); dims > 0; --dims) out_ += "\x8a\x08" + raw(choices_.number());
+    for (const int64_t size : sizes) out_ += "\x8a\x08" + raw(size);
     out_ += "t\x85R";
+  }
+  // Of any numbers, or small.
+  Sizes sizes(bool any) {
+    Sizes made(choices_.below(4));
+    for (int64_t& size : made) size = any ? choices_.number() : static_cast<int64_t>(choices_.below(5));
+    return made;
   }
 
   void attribute(const std::string& name) { text(choices_.one_in(200) ? choices_.text() : name); }
@@ -176,38 +184,65 @@ class PickleMaker {
     out_ += ")\x81}(";
   }
 
-  // The index of a distributed checkpoint.
+  // The index of a distributed checkpoint. Half of them fit together, until one part does not.
   void metadata() {
+    const bool any = choices_.one_in(2);
     open("metadata.Metadata");
     attribute("state_dict_metadata");
     out_ += "}(";
-    const size_t tensors = choices_.some(8);
-    for (size_t i = 0; i < tensors; ++i) {
+    std::vector<Sizes> tensors(choices_.some(8));
+    for (size_t i = 0; i < tensors.size(); ++i) {
       text(fmt::format("w{}", i));
-      open("metadata.TensorStorageMetadata");
-      attribute("properties");
-      properties();
-      attribute("size");
-      shape();
-      attribute("chunks");
-      out_ += "](";
-      for (size_t chunks = choices_.some(16); chunks > 0; --chunks) {
-        open("metadata.ChunkStorageMetadata");
-        attribute("offsets");
-        shape();
-        attribute("sizes");
-        shape();
-        out_ += "ub";
-      }
-      out_ += "eub";
+      tensor(tensors[i] = sizes(any), any);
     }
     out_ += "u";
     attribute("planner_data");
     out_ += "}(";
-    for (size_t i = 0; i < tensors; ++i) text(fmt::format("w{}", i)), value(1);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      text(fmt::format("w{}", i));
+      any || choices_.one_in(50) ? value(1) : (text(fmt::format("w{}", i)), void(out_ += "\x85"));
+    }
     out_ += "u";
     attribute("storage_data");
-    out_ += "}uub";
+    out_ += "}(";
+    for (size_t i = 0; i < tensors.size(); ++i) location(fmt::format("w{}", i), Sizes(tensors[i].size()));
+    out_ += "uub";
+  }
+
+  void tensor(const Sizes& size, bool any) {
+    open("metadata.TensorStorageMetadata");
+    attribute("properties");
+    properties();
+    attribute("size");
+    shape(size);
+    attribute("chunks");
+    out_ += "](";
+    for (size_t chunks = any ? choices_.some(16) : 1; chunks > 0; --chunks) {
+      open("metadata.ChunkStorageMetadata");
+      attribute("offsets");
+      shape(any ? sizes(true) : Sizes(size.size()));
+      attribute("sizes");
+      shape(any ? sizes(true) : size);
+      out_ += "ub";
+    }
+    out_ += "eub";
+  }
+
+  void location(const std::string& name, const Sizes& offset) {
+    open("metadata.MetadataIndex");
+    attribute("fqn");
+    text(name);
+    attribute("offset");
+    shape(offset);
+    out_ += "ub";
+    open("filesystem._StorageInfo");
+    attribute("relative_path");
+    text(choices_.one_in(50) ? choices_.text() : "__0_0.distcp");
+    for (const char* number : {"offset", "length"}) {
+      attribute(number);
+      out_ += "\x8a\x08" + raw(choices_.one_in(50) ? choices_.number() : 100);
+    }
+    out_ += "ub";
   }
 
   void properties() {

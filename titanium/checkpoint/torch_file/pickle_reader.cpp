@@ -148,7 +148,7 @@ class PickleMachine {
   void push_global(const std::string& module, const std::string& name);
   void reduce(bool is_call);
   void build();
-  // What a container is made of.
+  // The address that all values sharing one container have in common; a copy of a value shares its container.
   static const void* identity(const PickleValue& value);
   Extent extent(const PickleValue& value, int depth);
   void add_extent(const PickleValue& child, int depth, Extent& total);

@@ -12,7 +12,7 @@ namespace titanium::checkpoint {
 // How much the value may unfold into: values, and bytes of texts, counted as often as they are reached, because whoever
 // walks through a value or prints it meets shared parts again and again.
 struct PickleLimits {
-  size_t always = size_t{1} << 20;  // is allowed
+  size_t always = size_t{1} << 18;  // is allowed
   size_t per_byte = 8;              // of the pickle, in addition; those of torch need less than 3
   int depth = 200;
 };
