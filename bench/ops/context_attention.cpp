@@ -65,7 +65,7 @@ Inputs random_inputs(int64_t tokens, const at::TensorOptions& options) {
 
 SequenceShare share_of_rank(int64_t rank) { return {.rank = rank, .ranks = kRanks, .head_and_tail = true}; }
 
-Tensor packed(const Inputs& inputs) { return at::cat({inputs.k, inputs.v}, 2); }
+Tensor packed(const Inputs& inputs) { return at::cat({inputs.k.flatten(2), inputs.v.flatten(2)}, 2); }
 
 std::vector<KeyValuePart> bundles(const Inputs& inputs, int64_t rank, int64_t width) {
   std::vector<KeyValuePart> parts;
@@ -108,7 +108,7 @@ double seconds_of_all_ranks(Device device, const Inputs& inputs, int64_t width) 
     for (int64_t rank = 0; rank < kRanks; ++rank) {
       ExchangeHere exchange(share_of_rank(rank), parts[rank], no_grads);
       forward_backward(shares[rank], [&](const Tensor& q, const Tensor& k, const Tensor& v) {
-        return context_attention(q, k, v, nullptr, exchange);
+        return context_attention(q, k, v, {}, exchange);
       });
     }
   });
@@ -118,8 +118,7 @@ void measure(int64_t tokens, Device device) {
   const Inputs inputs =
       random_inputs(tokens, at::TensorOptions(device.is_cuda() ? at::kBFloat16 : at::kFloat).device(device));
   const double whole = seconds(device, [&] {
-    forward_backward(inputs,
-                     [](const Tensor& q, const Tensor& k, const Tensor& v) { return attention(q, k, v, nullptr); });
+    forward_backward(inputs, [](const Tensor& q, const Tensor& k, const Tensor& v) { return attention(q, k, v); });
   });
   std::printf("%8ld tokens: whole %9.2f ms", tokens, 1e3 * whole);
   for (const bool ring : {false, true}) {

@@ -30,7 +30,7 @@ std::vector<Tensor> results(const Inputs& inputs, Device device, Dtype dtype, co
     return x.to(device, dtype, /*non_blocking=*/false, /*copy=*/true).requires_grad_(true);
   };
   const Tensor q = leaf(inputs.q), k = leaf(inputs.k), v = leaf(inputs.v);
-  const Tensor out = ops::context_attention(q, k, v, documents, *exchange);
+  const Tensor out = ops::context_attention(q, k, v, {.documents = documents}, *exchange);
   EXPECT_TRUE(out.is_contiguous());
   out.backward(inputs.grad.to(device, dtype));
   return {out, q.grad(), k.grad(), v.grad()};

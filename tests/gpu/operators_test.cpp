@@ -125,7 +125,8 @@ void check_attention(Device gpu, int64_t seq_len, int64_t heads, int64_t kv_head
     on_cpu = test::find_documents(tokens, seq_len, 0, at::kCPU);
     on_gpu = test::find_documents(tokens, seq_len, 0, gpu);
   }
-  backward_both(attention_by_definition(q.cpu, k.cpu, v.cpu, on_cpu), attention(q.gpu, k.gpu, v.gpu, on_gpu));
+  backward_both(attention_by_definition(q.cpu, k.cpu, v.cpu, {.documents = on_cpu}),
+                attention(q.gpu, k.gpu, v.gpu, {.documents = on_gpu}));
   for (const Leaves* leaves : {&q, &k, &v}) leaves->expect_close_grads();
 }
 
@@ -145,9 +146,9 @@ TEST_F(GpuOperators, AttentionWithUnusualHeadDimsMatchesTheDefinition) {
 
 TEST_F(GpuOperators, AttentionInFloatMatchesTheCpu) {
   const Tensor q = random_tensor({2, 40, 8, 32}), k = random_tensor({2, 40, 2, 32}), v = random_tensor({2, 40, 2, 32});
-  const Tensor on_gpu = attention(q.to(gpu_), k.to(gpu_), v.to(gpu_), nullptr);
+  const Tensor on_gpu = attention(q.to(gpu_), k.to(gpu_), v.to(gpu_));
   EXPECT_TRUE(on_gpu.is_contiguous());
-  EXPECT_CLOSE(on_gpu, attention(q, k, v, nullptr), 10 * tolerance(at::kFloat));
+  EXPECT_CLOSE(on_gpu, attention(q, k, v), 10 * tolerance(at::kFloat));
 }
 
 void check_rms_norm(Device gpu, int64_t rows, int64_t dim, const Kind& kind) {

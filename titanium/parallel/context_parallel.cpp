@@ -146,7 +146,7 @@ class RotatingParts : public ops::KeyValueParts {
       parts.push_back(arrival(next_kv_));
       if (i + 1 < width_) next_kv_ = pass_on(parts.back(), 1);
     }
-    return ops::make_bundle(share_, ops::ranks_of_bundle(share_, width_, 0), parts).kv_BT2KE;
+    return ops::make_bundle(share_, ops::ranks_of_bundle(share_, width_, 0), parts).kv_BTW;
   }
 
   Tensor grads_of_rank_before(int64_t distance) const {

@@ -12,8 +12,11 @@ constexpr int64_t kCudnnVersion = 91900;
 using enum AttentionLibrary;
 
 AttentionCase on(int compute_capability, int64_t head_dim = 128, Dtype dtype = at::kBFloat16) {
-  return {
-      .compute_capability = compute_capability, .cudnn_version = kCudnnVersion, .dtype = dtype, .head_dim = head_dim};
+  return {.compute_capability = compute_capability,
+          .cudnn_version = kCudnnVersion,
+          .dtype = dtype,
+          .head_dim = head_dim,
+          .value_dim = head_dim};
 }
 
 std::string line(const AttentionCase& asked) { return describe(asked, choose_attention(asked)); }
@@ -79,8 +82,51 @@ TEST(AttentionLibrary, FlashTakesOverWhereCudnnIsMissingOldUnwantedOrNotReproduc
             "FlashAttention (bfloat16, head dim 128), because TORCH_CUDNN_SDPA_DEPRIORITIZED is set");
   EXPECT_EQ(with([](AttentionCase& c) { c.deterministic = true; }),
             "FlashAttention (bfloat16, head dim 128), because cuDNN's backward is not deterministic");
-  EXPECT_EQ(with([](AttentionCase& c) { c.head_dim = 192; }),
+  EXPECT_EQ(with([](AttentionCase& c) { c.head_dim = c.value_dim = 192; }),
             "FlashAttention (bfloat16, head dim 192), because cuDNN takes head dims up to 128");
+}
+
+AttentionCase latent(int compute_capability) {
+  AttentionCase asked = on(compute_capability, 192);
+  asked.value_dim = 128;
+  return asked;
+}
+
+TEST(AttentionLibrary, UnequalDimsGoToCudnnWhereItHasThem) {
+  EXPECT_EQ(line(latent(90)), "cuDNN 9.19 (bfloat16, head dims 192 and 128)");
+  EXPECT_EQ(choose_attention(latent(100)).library, kCudnn);
+  EXPECT_EQ(line(latent(80)),
+            "FlashAttention (bfloat16, head dims 192 and 128), because cuDNN takes head dims 192 and 128 on compute "
+            "capability 9.0 to 10.9, and the GPU has 8.0");
+  AttentionCase old = latent(90);
+  old.cudnn_version = 91200;
+  EXPECT_EQ(line(old),
+            "FlashAttention (bfloat16, head dims 192 and 128), because cuDNN 9.12 is older than 9.13, which takes head "
+            "dims 192 and 128");
+  AttentionCase deterministic = latent(90);
+  deterministic.deterministic = true;
+  EXPECT_EQ(line(deterministic),
+            "FlashAttention (bfloat16, head dims 192 and 128), because cuDNN's backward is not deterministic");
+  AttentionCase small = on(80, 48);
+  small.value_dim = 32;
+  EXPECT_EQ(choose_attention(small).library, kCudnn);
+  small.value_dim = 36;
+  EXPECT_EQ(choose_attention(small).library, kDefinition);
+  AttentionCase reversed = on(90, 128);
+  reversed.value_dim = 192;
+  EXPECT_EQ(choose_attention(reversed).library, kFlash);
+  reversed.value_dim = 264;
+  EXPECT_EQ(choose_attention(reversed).library, kDefinition);
+}
+
+TEST(AttentionLibrary, WindowsGoToFlash) {
+  AttentionCase asked = on(90, 64);
+  asked.window = true;
+  EXPECT_EQ(line(asked), "FlashAttention (bfloat16, head dim 64, windows)");
+  asked.documents = true;
+  EXPECT_EQ(line(asked), "FlashAttention (bfloat16, head dim 64, inside documents, windows)");
+  asked.dtype = at::kFloat;
+  EXPECT_EQ(choose_attention(asked).library, kDefinition);
 }
 
 TEST(AttentionLibrary, TheLineSaysWhatAndWhy) {
@@ -106,7 +152,8 @@ TEST(AttentionLibrary, TheLineSaysWhatAndWhy) {
 
 TEST(AttentionLibrary, OnTheCpuThereIsNothingToChoose) {
   for (const Dtype dtype : {at::kFloat, at::kBFloat16, at::kDouble}) {
-    EXPECT_EQ(attention_library(at::zeros({1, 4, 2, 8}, dtype), /*documents=*/true, /*sizes_vary=*/false), kCpu);
+    const Tensor x = at::zeros({1, 4, 2, 8}, dtype);
+    EXPECT_EQ(attention_library(x, x, {.window = 3, .sizes_vary = true}), kCpu);
   }
 }
 

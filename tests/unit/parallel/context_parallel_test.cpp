@@ -1,6 +1,9 @@
 // Attention over a shared sequence against attention over the whole. Ranks are threads.
 #include "titanium/parallel/context_parallel.h"
 
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
 #include "tests/support/documents.h"
 #include "tests/support/tensors.h"
 #include "tests/support/threaded_ranks.h"
@@ -20,9 +23,9 @@ struct Inputs {
   Tensor q, k, v, grad;
 };
 
-Inputs random_inputs(int64_t batch, int64_t seq_len, int64_t heads, int64_t kv_heads, Dtype dtype) {
-  const auto make = [&](int64_t count) { return random_tensor({batch, seq_len, count, 8}, dtype); };
-  return {make(heads), make(kv_heads), make(kv_heads), make(heads)};
+Inputs random_inputs(int64_t batch, int64_t seq_len, int64_t heads, int64_t kv_heads, int64_t value_dim, Dtype dtype) {
+  const auto make = [&](int64_t count, int64_t dim) { return random_tensor({batch, seq_len, count, dim}, dtype); };
+  return {make(heads, 8), make(kv_heads, 8), make(kv_heads, value_dim), make(heads, value_dim)};
 }
 
 // The output and the gradients of q, k and v.
@@ -55,19 +58,36 @@ struct Case {
   int64_t batch = 2, heads = 6, kv_heads = 2;
   Dtype dtype = at::kDouble;
   int64_t keys_at_once = ops::kKeysAtOnce;
+  int64_t value_dim = 8;
+  int64_t window = 0, attention_chunk = 0;
+  std::optional<double> scale = std::nullopt;
+  bool sinks = false;
 };
+
+// The same sinks on every rank.
+std::unique_ptr<Parameter> make_sinks(const Tensor& values) {
+  auto sinks = std::make_unique<Parameter>("layers.0.attention.sinks", Shape{values.size(0)});
+  sinks->materialize(values.scalar_type(), at::kCPU);
+  const c10::AutoGradMode no_grad(false);
+  sinks->value.copy_(values);
+  return sinks;
+}
 
 void expect_as_one_rank(const Case& c, double limit) {
   const SequenceShare whole{.rank = 0, .ranks = c.ranks, .head_and_tail = c.head_and_tail};
   const int64_t seq_len = whole.chunks() * c.chunk;
-  const Inputs inputs = random_inputs(c.batch, seq_len, c.heads, c.kv_heads, c.dtype);
+  const Inputs inputs = random_inputs(c.batch, seq_len, c.heads, c.kv_heads, c.value_dim, c.dtype);
   const std::vector<int64_t> tokens = tokens_with_documents(c.batch, seq_len);
-  const auto documents = [&](const SequenceShare& share) {
-    return c.documents ? test::find_documents(tokens, seq_len, kEos, at::kCPU, share) : nullptr;
+  const auto visible = [&](const SequenceShare& share) -> ops::Visible {
+    const auto documents = c.documents ? test::find_documents(tokens, seq_len, kEos, at::kCPU, share) : nullptr;
+    return {.documents = documents, .window = c.window, .chunk = c.attention_chunk};
   };
-  const Results expected = run_attention(
-      inputs, [&](const Inputs& x) { return ops::attention_by_definition(x.q, x.k, x.v, documents({})); });
+  const Tensor sinks = random_tensor({c.heads}, c.dtype).requires_grad_(true);
+  const Results expected = run_attention(inputs, [&](const Inputs& x) {
+    return ops::attention_by_definition(x.q, x.k, x.v, visible({}), c.scale, c.sinks ? sinks : Tensor());
+  });
   std::vector<Results> results(c.ranks);
+  std::vector<Tensor> sink_grads(c.ranks);
   test::run_ranks(c.ranks, [&](comm::World& world) {
     SequenceShare share = whole;
     share.rank = world.rank();
@@ -76,9 +96,18 @@ void expect_as_one_rank(const Case& c, double limit) {
     const auto exchange = make_context_exchange(world.group("cp", members), share, c.method, c.keys_at_once);
     const auto mine = [&](const Tensor& x) { return ops::share_of(x, 1, share); };
     const Inputs own = {mine(inputs.q), mine(inputs.k), mine(inputs.v), mine(inputs.grad)};
-    results[share.rank] = run_attention(
-        own, [&](const Inputs& x) { return ops::context_attention(x.q, x.k, x.v, documents(share), *exchange); });
+    const auto own_sinks = make_sinks(sinks.detach());
+    results[share.rank] = run_attention(own, [&](const Inputs& x) {
+      return ops::context_attention(x.q, x.k, x.v, visible(share), *exchange,
+                                    {.scale = c.scale, .sinks = c.sinks ? own_sinks.get() : nullptr});
+    });
+    sink_grads[share.rank] = own_sinks->grad;
   });
+  if (c.sinks) {
+    Tensor sum = at::zeros({c.heads}, c.dtype);
+    for (const Tensor& grad : sink_grads) sum = sum + grad;
+    EXPECT_CLOSE(sum, sinks.grad(), limit);
+  }
   for (int rank = 0; rank < c.ranks; ++rank) {
     SequenceShare share = whole;
     share.rank = rank;
@@ -115,6 +144,42 @@ TEST_P(ContextAttentionOnRanks, WithPartsOneByOneIsTheSame) {
                           .documents = documents,
                           .keys_at_once = 1},
                          1e-12);
+    }
+  }
+}
+
+TEST_P(ContextAttentionOnRanks, WithUnequalDimsScaleAndSinksIsTheSame) {
+  for (const RotateMethod method : {RotateMethod::kAllGather, RotateMethod::kAllToAll}) {
+    for (const bool documents : {false, true}) {
+      expect_as_one_rank({.ranks = GetParam(),
+                          .chunk = 5,
+                          .head_and_tail = true,
+                          .method = method,
+                          .documents = documents,
+                          .keys_at_once = 1,
+                          .value_dim = 4,
+                          .scale = 0.6,
+                          .sinks = true},
+                         1e-12);
+    }
+  }
+}
+
+TEST_P(ContextAttentionOnRanks, WithWindowsAndChunksIsTheSame) {
+  for (const auto& [window, chunk] : {std::pair{3, 0}, {2, 0}, {4, 0}, {11, 0}, {0, 3}, {0, 8}, {0, 20}, {6, 9}}) {
+    for (const bool head_and_tail : {false, true}) {
+      for (const bool documents : {false, true}) {
+        SCOPED_TRACE(fmt::format("window {}, chunks of {}, head and tail {}, documents {}", window, chunk,
+                                 head_and_tail, documents));
+        expect_as_one_rank({.ranks = GetParam(),
+                            .chunk = 4,
+                            .head_and_tail = head_and_tail,
+                            .method = documents ? RotateMethod::kAllGather : RotateMethod::kAllToAll,
+                            .documents = documents,
+                            .window = window,
+                            .attention_chunk = chunk},
+                           1e-12);
+      }
     }
   }
 }
@@ -180,7 +245,7 @@ TEST(ContextExchange, TheNextPartIsOnItsWayWhileThisOneIsComputed) {
   const auto world = comm::make_fake_world(/*rank=*/1, kRanks);
   const auto exchange = make_context_exchange(world->group("cp", {0, 1, 2, 3}), {1, kRanks, true},
                                               RotateMethod::kAllToAll, /*keys_at_once=*/1);
-  const auto parts = exchange->bring(random_tensor({1, 2, 4, 8}), std::nullopt);
+  const auto parts = exchange->bring(random_tensor({1, 2, 32}), std::nullopt);
   for (int64_t step = 0; parts->next(); ++step) {
     const auto records = comm::flight_recorder().records();
     const auto under_way =

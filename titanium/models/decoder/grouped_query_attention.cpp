@@ -21,10 +21,10 @@ ops::NormQkvRopeArgs GroupedQueryAttention::projection(nn::RmsNorm& norm, const 
 
 Tensor GroupedQueryAttention::forward(const Tensor& x_tD, nn::RmsNorm& norm, const BlockContext& context) {
   const ops::Qkv qkv = ops::norm_qkv_rope(x_tD, projection(norm, context));
-  const Tensor mixed_BSHE =
-      context.sequence == nullptr
-          ? ops::attention(qkv.q_BSHE, qkv.k_BSKE, qkv.v_BSKE, context.documents)
-          : ops::context_attention(qkv.q_BSHE, qkv.k_BSKE, qkv.v_BSKE, context.documents, *context.sequence);
+  const Tensor mixed_BSHE = context.sequence == nullptr
+                                ? ops::attention(qkv.q_BSHE, qkv.k_BSKE, qkv.v_BSKE, {.documents = context.documents})
+                                : ops::context_attention(qkv.q_BSHE, qkv.k_BSKE, qkv.v_BSKE,
+                                                         {.documents = context.documents}, *context.sequence);
   const Tensor mixed_TD = mixed_BSHE.flatten(0, 1).flatten(1);
   return ops::linear_residual(mixed_TD, wo_.weight, qkv.residual_tD, context.rows);
 }
@@ -33,7 +33,7 @@ Tensor GroupedQueryAttention::decode(const Tensor& x_TD, nn::RmsNorm& norm, cons
                                      nn::KvCache& cache) {
   const ops::Qkv fresh = ops::norm_qkv_rope(x_TD, projection(norm, context));
   const auto [k_BSKE, v_BSKE] = cache.append(layer, fresh.k_BSKE, fresh.v_BSKE);
-  const Tensor mixed_BSHE = ops::attention_by_definition(fresh.q_BSHE, k_BSKE, v_BSKE, nullptr);
+  const Tensor mixed_BSHE = ops::attention_by_definition(fresh.q_BSHE, k_BSKE, v_BSKE);
   const Tensor mixed_TD = mixed_BSHE.flatten(0, 1).flatten(1);
   return ops::linear_residual(mixed_TD, wo_.weight, x_TD, context.rows);
 }

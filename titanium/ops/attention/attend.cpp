@@ -6,19 +6,18 @@
 #include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
-#include <ATen/ops/arange.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/logsumexp.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
 
 #include "titanium/base/error.h"
+#include "titanium/ops/attention/attend_by_definition.h"
 #include "titanium/ops/attention/attention_library.h"
 
 namespace titanium::ops {
 namespace {
+
+using Scale = std::optional<double>;
 
 Tensor heads_first(const Tensor& x_BSHE) { return x_BSHE.transpose(1, 2); }
 
@@ -40,209 +39,237 @@ void for_each_piece(const Tensor& q_BSHE, const DocumentsPtr& documents, F&& f) 
   }
 }
 
-// [B, S, H, E] -> [b, H, s, E]; without documents everything, keys of another length than the queries included.
+// [B, S, H, E] -> [b, s, H, E]; without documents everything, keys of another length than the queries included.
 Tensor piece(const Tensor& x_BSHE, const DocumentsPtr& documents, int64_t row, int64_t rows, int64_t first,
              int64_t length) {
-  if (documents == nullptr) return heads_first(x_BSHE);
-  return heads_first(x_BSHE.narrow(0, row, rows).narrow(1, first, length));
+  if (documents == nullptr) return x_BSHE;
+  return x_BSHE.narrow(0, row, rows).narrow(1, first, length);
 }
 
-Attended cpu_attend(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible) {
+// ATen's attention for CPUs has no windows. Short ones go by definition, in which bands of scores are as small.
+bool window_cuts(const Visible& visible, int64_t length) { return visible.window > 0 && visible.window < length; }
+
+Attended cpu_attend_piece(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible, Scale scale) {
+  if (window_cuts(visible, q.size(1))) return attend_in_bands(q, k, v, visible.window, scale);
+  auto [out, log_sum_exp] = at::_scaled_dot_product_flash_attention_for_cpu(
+      heads_first(q), heads_first(k), heads_first(v), 0.0, visible.causal, {}, scale);
+  return {heads_first(out), log_sum_exp, {}};
+}
+
+Tensors cpu_attend_piece_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                                  const Attended& attended, const Visible& visible, Scale scale) {
+  if (window_cuts(visible, q.size(1))) {
+    return attend_in_bands_backward(grad, q, k, v, attended, visible.window, scale);
+  }
+  auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      heads_first(grad), heads_first(q), heads_first(k), heads_first(v), heads_first(attended.out_BSHV),
+      attended.log_sum_exp_BHS, 0.0, visible.causal, {}, scale);
+  return {heads_first(dq), heads_first(dk), heads_first(dv)};
+}
+
+Attended cpu_attend(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible, Scale scale) {
+  if (!visible.causal && visible.window > 0) return attend_by_definition(q, k, v, visible, scale);
   Attended attended;
   const DocumentsPtr& documents = visible.documents;
   if (documents != nullptr) {
-    attended.out_BSHE = at::empty_like(q, at::MemoryFormat::Contiguous);
+    attended.out_BSHV = at::empty_like(q, at::MemoryFormat::Contiguous);
     attended.log_sum_exp_BHS =
         at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(precise(q.scalar_type())));
   }
   for_each_piece(q, documents, [&](int64_t row, int64_t rows, int64_t first, int64_t length) {
     const auto cut = [&](const Tensor& x) { return piece(x, documents, row, rows, first, length); };
-    auto [out, log_sum_exp] =
-        at::_scaled_dot_product_flash_attention_for_cpu(cut(q), cut(k), cut(v), 0.0, visible.causal);
+    const Attended found = cpu_attend_piece(cut(q), cut(k), cut(v), visible, scale);
     if (documents == nullptr) {
-      attended = {heads_first(out).contiguous(), log_sum_exp, {}};
+      attended = {found.out_BSHV.contiguous(), found.log_sum_exp_BHS, {}};
     } else {
-      cut(attended.out_BSHE).copy_(out);
-      attended.log_sum_exp_BHS.narrow(0, row, rows).narrow(2, first, length).copy_(log_sum_exp);
+      cut(attended.out_BSHV).copy_(found.out_BSHV);
+      attended.log_sum_exp_BHS.narrow(0, row, rows).narrow(2, first, length).copy_(found.log_sum_exp_BHS);
     }
   });
   return attended;
 }
 
 Tensors cpu_attend_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                            const Attended& attended, const Visible& visible) {
+                            const Attended& attended, const Visible& visible, Scale scale) {
+  if (!visible.causal && visible.window > 0) {
+    return attend_by_definition_backward(grad, q, k, v, attended, visible, scale);
+  }
   const DocumentsPtr& documents = visible.documents;
-  Tensors grads = {at::empty_like(q), at::empty_like(k), at::empty_like(v)};
+  const Tensors grads = {at::empty_like(q), at::empty_like(k), at::empty_like(v)};
   for_each_piece(q, documents, [&](int64_t row, int64_t rows, int64_t first, int64_t length) {
     const auto cut = [&](const Tensor& x) { return piece(x, documents, row, rows, first, length); };
-    auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        cut(grad), cut(q), cut(k), cut(v), cut(attended.out_BSHE),
-        attended.log_sum_exp_BHS.narrow(0, row, rows).narrow(2, first, length), 0.0, visible.causal);
-    cut(grads[0]).copy_(dq);
-    cut(grads[1]).copy_(dk);
-    cut(grads[2]).copy_(dv);
+    const Attended part = {
+        cut(attended.out_BSHV), attended.log_sum_exp_BHS.narrow(0, row, rows).narrow(2, first, length), {}};
+    const Tensors found = cpu_attend_piece_backward(cut(grad), cut(q), cut(k), cut(v), part, visible, scale);
+    for (size_t i = 0; i < grads.size(); ++i) cut(grads[i]).copy_(found[i]);
   });
   return grads;
 }
 
 // --- CUDA: cuDNN ---
 
-Attended cudnn_attend(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
+Attended cudnn_attend(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, Scale scale) {
   auto result = at::_scaled_dot_product_cudnn_attention(heads_first(q), heads_first(k), heads_first(v), {},
-                                                        /*compute_log_sumexp=*/true, 0.0, causal);
+                                                        /*compute_log_sumexp=*/true, 0.0, causal,
+                                                        /*return_debug_mask=*/false, scale);
   return {heads_first(std::get<0>(result)).contiguous(),
           std::get<1>(result).squeeze(3),
           {std::get<6>(result), std::get<7>(result), std::get<2>(result), std::get<3>(result)}};
 }
 
 Tensors cudnn_attend_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                              const Attended& attended, bool causal) {
+                              const Attended& attended, bool causal, Scale scale) {
   const Tensors& state = attended.random_state;
   auto [dq, dk, dv] = at::_scaled_dot_product_cudnn_attention_backward(
-      heads_first(grad), heads_first(q), heads_first(k), heads_first(v), heads_first(attended.out_BSHE),
+      heads_first(grad), heads_first(q), heads_first(k), heads_first(v), heads_first(attended.out_BSHV),
       attended.log_sum_exp_BHS.contiguous().unsqueeze(3), state[0], state[1], Tensor(), state[2], state[3], q.size(1),
-      k.size(1), 0.0, causal);
+      k.size(1), 0.0, causal, scale);
   return {heads_first(dq), heads_first(dk), heads_first(dv)};
 }
 
 // --- CUDA: Flash. Without documents a dense call; with them all documents of the batch in one call, whose tensors are
 // --- packed, [B*S, H, E] and the log-sum-exp [H, B*S].
 
-Attended flash_attend(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible) {
+// How many keys before the one that stands opposite a query are seen. Flash lays the last query opposite the last key.
+std::optional<int64_t> keys_to_the_left(const Tensor& q, const Tensor& k, const Visible& visible) {
+  if (visible.window == 0) return std::nullopt;
+  const int64_t opposite = k.size(1) - q.size(1);
+  return visible.window - 1 - visible.first_query.value_or(opposite) + opposite;
+}
+
+Attended flash_attend(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible, Scale scale) {
   const auto attended = [&](const Tensor& out, const Tensor& log_sum_exp, const auto& result) -> Attended {
     return {out.contiguous(), log_sum_exp, {std::get<2>(result), std::get<3>(result)}};
   };
+  const std::optional<int64_t> left = keys_to_the_left(q, k, visible);
   if (visible.documents == nullptr) {
-    const auto result = at::_flash_attention_forward(q, k, v, {}, {}, q.size(1), k.size(1), 0.0, visible.causal, false);
+    const auto result =
+        at::_flash_attention_forward(q, k, v, {}, {}, q.size(1), k.size(1), 0.0, visible.causal, false, scale, left);
     return attended(std::get<0>(result), std::get<1>(result), result);
   }
   const Tensor& cut = visible.documents->boundaries_on_device;
   const int64_t longest = visible.documents->longest;
   const auto result = at::_flash_attention_forward(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), cut, cut, longest,
-                                                   longest, 0.0, /*is_causal=*/true, false);
+                                                   longest, 0.0, /*is_causal=*/true, false, scale, left);
   const Shape rows = {q.size(0), q.size(1)};
   return attended(std::get<0>(result).unflatten(0, rows), std::get<1>(result).unflatten(1, rows).transpose(0, 1),
                   result);
 }
 
 Tensors flash_attend_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                              const Attended& attended, const Visible& visible) {
-  const Tensor& out = attended.out_BSHE;
+                              const Attended& attended, const Visible& visible, Scale scale) {
+  const Tensor& out = attended.out_BSHV;
   const Tensors& state = attended.random_state;
+  const std::optional<int64_t> left = keys_to_the_left(q, k, visible);
   if (visible.documents == nullptr) {
-    auto [dq, dk, dv] = at::_flash_attention_backward(grad.contiguous(), q, k, v, out.contiguous(),
-                                                      attended.log_sum_exp_BHS.contiguous(), Tensor(), Tensor(),
-                                                      q.size(1), k.size(1), 0.0, visible.causal, state[0], state[1]);
+    auto [dq, dk, dv] = at::_flash_attention_backward(
+        grad.contiguous(), q, k, v, out.contiguous(), attended.log_sum_exp_BHS.contiguous(), Tensor(), Tensor(),
+        q.size(1), k.size(1), 0.0, visible.causal, state[0], state[1], scale, left);
     return {dq, dk, dv};
   }
   const auto packed = [](const Tensor& x) { return x.flatten(0, 1); };
   const Tensor& cut = visible.documents->boundaries_on_device;
   const int64_t longest = visible.documents->longest;
   const Tensor log_sum_exp = attended.log_sum_exp_BHS.transpose(0, 1).flatten(1).contiguous();
-  auto [dq, dk, dv] =
-      at::_flash_attention_backward(packed(grad.contiguous()), packed(q), packed(k), packed(v), packed(out),
-                                    log_sum_exp, cut, cut, longest, longest, 0.0, true, state[0], state[1]);
+  auto [dq, dk, dv] = at::_flash_attention_backward(packed(grad.contiguous()), packed(q), packed(k), packed(v),
+                                                    packed(out), log_sum_exp, cut, cut, longest, longest, 0.0, true,
+                                                    state[0], state[1], scale, left);
   return {dq.view_as(q), dk.view_as(k), dv.view_as(v)};
 }
 
 // --- By definition ---
 
-// [B, S, H, E] -> [B, K, H/K * S, E]: queries that share a key/value head stand one after the other.
-Tensor grouped(const Tensor& x_BSHE, int64_t kv_heads) {
-  return x_BSHE.to(precise(x_BSHE.scalar_type())).unflatten(2, {kv_heads, -1}).permute({0, 2, 3, 1, 4}).flatten(2, 3);
+bool goes_in_bands(const Tensor& q, const Visible& visible) {
+  return visible.causal && visible.documents == nullptr && window_cuts(visible, q.size(1));
 }
 
-Tensor ungrouped(const Tensor& x, const Tensor& like_BSHE) {
-  const int64_t queries = like_BSHE.size(1);
-  return x.unflatten(2, {-1, queries}).permute({0, 3, 1, 2, 4}).flatten(2, 3).to(like_BSHE.scalar_type()).contiguous();
+Attended defined_attend(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible, Scale scale) {
+  if (goes_in_bands(q, visible)) return attend_in_bands(q, k, v, visible.window, scale);
+  return attend_by_definition(q, k, v, visible, scale);
 }
 
-Tensor precise_heads_first(const Tensor& x_BTKE) { return heads_first(x_BTKE).to(precise(x_BTKE.scalar_type())); }
-
-double softmax_scale(const Tensor& q) { return 1.0 / std::sqrt(static_cast<double>(q.size(3))); }
-
-// [B, K, H/K * S, T]
-Tensor masked_scores(const Tensor& q, const Tensor& k, const Visible& visible) {
-  const Tensor mask = visible_keys(q.size(0), q.size(1), k.size(1), visible, q.device()).logical_not();
-  const Tensor scores =
-      at::matmul(grouped(q, k.size(2)), precise_heads_first(k).transpose(2, 3)).mul_(softmax_scale(q));
-  scores.unflatten(2, {-1, q.size(1)}).masked_fill_(mask.unsqueeze(1), -std::numeric_limits<double>::infinity());
-  return scores;
+Tensors defined_attend_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
+                                const Attended& attended, const Visible& visible, Scale scale) {
+  if (goes_in_bands(q, visible)) return attend_in_bands_backward(grad, q, k, v, attended, visible.window, scale);
+  return attend_by_definition_backward(grad, q, k, v, attended, visible, scale);
 }
 
-AttentionLibrary library_for(const Tensor& q, const Visible& visible) {
-  return attention_library(q, visible.documents != nullptr, visible.sizes_vary);
+// --- The choice ---
+
+AttentionLibrary library_for(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible) {
+  TI_ASSERT(visible.chunk == 0, "chunks of {} tokens, which are neither documents nor rows", visible.chunk);
+  const AttentionLibrary library = attention_library(q, v, visible);
+  // A number to the left that is negative means all of them to Flash.
+  const bool flash_cannot = library == AttentionLibrary::kFlash && keys_to_the_left(q, k, visible).value_or(0) < 0;
+  return flash_cannot ? AttentionLibrary::kDefinition : library;
+}
+
+// Where a library wants one head dim for all, the smaller one is filled up with zeros, which add nothing to scores and
+// give columns of zeros in the output.
+bool wants_equal_dims(AttentionLibrary library) {
+  return library == AttentionLibrary::kCpu || library == AttentionLibrary::kFlash;
+}
+
+Tensor widened(const Tensor& x_BSHE, int64_t dim) {
+  return x_BSHE.size(3) == dim ? x_BSHE : at::constant_pad_nd(x_BSHE, {0, dim - x_BSHE.size(3)});
+}
+
+Attended attend_by(AttentionLibrary library, const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible,
+                   Scale scale) {
+  switch (library) {
+    case AttentionLibrary::kCpu:
+      return cpu_attend(q, k, v, visible, scale);
+    case AttentionLibrary::kCudnn:
+      return cudnn_attend(q, k, v, visible.causal, scale);
+    case AttentionLibrary::kFlash:
+      return flash_attend(q, k, v, visible, scale);
+    case AttentionLibrary::kDefinition:
+      break;
+  }
+  return defined_attend(q, k, v, visible, scale);
+}
+
+Tensors attend_backward_by(AttentionLibrary library, const Tensor& grad, const Tensor& q, const Tensor& k,
+                           const Tensor& v, const Attended& attended, const Visible& visible, Scale scale) {
+  switch (library) {
+    case AttentionLibrary::kCpu:
+      return cpu_attend_backward(grad, q, k, v, attended, visible, scale);
+    case AttentionLibrary::kCudnn:
+      return cudnn_attend_backward(grad, q, k, v, attended, visible.causal, scale);
+    case AttentionLibrary::kFlash:
+      return flash_attend_backward(grad, q, k, v, attended, visible, scale);
+    case AttentionLibrary::kDefinition:
+      break;
+  }
+  return defined_attend_backward(grad, q, k, v, attended, visible, scale);
 }
 
 }  // namespace
 
-Attended attend(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible) {
-  switch (library_for(q, visible)) {
-    case AttentionLibrary::kCpu:
-      return cpu_attend(q, k, v, visible);
-    case AttentionLibrary::kCudnn:
-      return cudnn_attend(q, k, v, visible.causal);
-    case AttentionLibrary::kFlash:
-      return flash_attend(q, k, v, visible);
-    case AttentionLibrary::kDefinition:
-      break;
-  }
-  return attend_by_definition(q, k, v, visible);
+Attended attend(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible, Scale scale) {
+  const AttentionLibrary library = library_for(q, k, v, visible);
+  const int64_t key_dim = q.size(3), value_dim = v.size(3);
+  if (key_dim == value_dim || !wants_equal_dims(library)) return attend_by(library, q, k, v, visible, scale);
+  const int64_t dim = std::max(key_dim, value_dim);
+  Attended attended =
+      attend_by(library, widened(q, dim), widened(k, dim), widened(v, dim), visible, softmax_scale(q, scale));
+  attended.out_BSHV = attended.out_BSHV.narrow(3, 0, value_dim).contiguous();
+  return attended;
 }
 
 Tensors attend_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const Attended& attended,
-                        const Visible& visible) {
-  switch (library_for(q, visible)) {
-    case AttentionLibrary::kCpu:
-      return cpu_attend_backward(grad, q, k, v, attended, visible);
-    case AttentionLibrary::kCudnn:
-      return cudnn_attend_backward(grad, q, k, v, attended, visible.causal);
-    case AttentionLibrary::kFlash:
-      return flash_attend_backward(grad, q, k, v, attended, visible);
-    case AttentionLibrary::kDefinition:
-      break;
+                        const Visible& visible, Scale scale) {
+  const AttentionLibrary library = library_for(q, k, v, visible);
+  const int64_t key_dim = q.size(3), value_dim = v.size(3);
+  if (key_dim == value_dim || !wants_equal_dims(library)) {
+    return attend_backward_by(library, grad, q, k, v, attended, visible, scale);
   }
-  return attend_by_definition_backward(grad, q, k, v, attended, visible);
-}
-
-Attended attend_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible) {
-  const Tensor scores = masked_scores(q, k, visible);
-  const Tensor log_sum_exp = at::logsumexp(scores, -1);
-  const Tensor weights = (scores - log_sum_exp.unsqueeze(3)).exp_();
-  return {ungrouped(at::matmul(weights, precise_heads_first(v)), q),
-          log_sum_exp.view({q.size(0), q.size(2), q.size(1)}),
-          {}};
-}
-
-Tensors attend_by_definition_backward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                                      const Attended& attended, const Visible& visible) {
-  const int64_t kv_heads = k.size(2);
-  const Tensor log_sum_exp = attended.log_sum_exp_BHS.reshape({q.size(0), kv_heads, -1, 1});
-  const Tensor weights = (masked_scores(q, k, visible) - log_sum_exp).exp_();
-  const Tensor grad_out = grouped(grad, kv_heads);
-  const Tensor row_sums = (grad_out * grouped(attended.out_BSHE, kv_heads)).sum(-1, /*keepdim=*/true);
-  const Tensor grad_scores =
-      (at::matmul(grad_out, precise_heads_first(v).transpose(2, 3)) - row_sums).mul_(weights).mul_(softmax_scale(q));
-  const auto keys = [&](const Tensor& x_BKTE) { return heads_first(x_BKTE).to(k.scalar_type()).contiguous(); };
-  return {ungrouped(at::matmul(grad_scores, precise_heads_first(k)), q),
-          keys(at::matmul(grad_scores.transpose(2, 3), grouped(q, kv_heads))),
-          keys(at::matmul(weights.transpose(2, 3), grad_out))};
-}
-
-Tensor visible_keys(int64_t batch, int64_t queries, int64_t keys, const Visible& visible, Device device) {
-  const auto integers = at::TensorOptions(at::kLong).device(device);
-  if (!visible.causal) return at::ones({1, 1, queries, keys}, integers.dtype(at::kBool));
-  const Tensor positions = at::arange(keys, integers);
-  const Tensor earlier = positions.unsqueeze(0) <= positions.narrow(0, keys - queries, queries).unsqueeze(1);
-  if (visible.documents == nullptr) return earlier.view({1, 1, queries, keys});
-  const std::vector<int32_t>& boundaries = visible.documents->boundaries;
-  TI_ASSERT(queries == keys && boundaries.back() == batch * keys);
-  Tensor ids = at::zeros({batch * keys}, at::kLong);
-  for (size_t i = 0; i + 1 < boundaries.size(); ++i) {
-    ids.narrow(0, boundaries[i], boundaries[i + 1] - boundaries[i]).fill_(static_cast<int64_t>(i));
-  }
-  ids = ids.view({batch, 1, keys}).to(device);
-  return earlier.logical_and(ids.unsqueeze(2) == ids.unsqueeze(3));
+  const int64_t dim = std::max(key_dim, value_dim);
+  const Attended wide = {widened(attended.out_BSHV, dim), attended.log_sum_exp_BHS, attended.random_state};
+  const Tensors grads = attend_backward_by(library, widened(grad, dim), widened(q, dim), widened(k, dim),
+                                           widened(v, dim), wide, visible, softmax_scale(q, scale));
+  const auto narrowed = [](const Tensor& x, int64_t own_dim) { return x.narrow(3, 0, own_dim).contiguous(); };
+  return {narrowed(grads[0], key_dim), narrowed(grads[1], key_dim), narrowed(grads[2], value_dim)};
 }
 
 }  // namespace titanium::ops

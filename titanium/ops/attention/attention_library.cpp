@@ -19,6 +19,9 @@ constexpr int kOldestGpu = 80;
 constexpr int kNewestGpu = 121;
 constexpr int64_t kOldestCudnn = 90000;
 constexpr int64_t kLargestCudnnHeadDim = 128;
+// Beyond it cuDNN has the dims of latent attention, forward and backward, on Hopper and B200; 9.11 and 9.12 had a bug.
+constexpr int64_t kLatentKeyDim = 192, kLatentValueDim = 128;
+constexpr int64_t kOldestCudnnWithLatentDims = 91300;
 constexpr int64_t kLargestFlashHeadDim = 256;
 
 std::string capability_text(int capability) { return fmt::format("{}.{}", capability / 10, capability % 10); }
@@ -37,7 +40,32 @@ std::string obstacle_to_both(const AttentionCase& asked) {
                        capability_text(kOldestGpu), capability_text(kNewestGpu),
                        capability_text(asked.compute_capability));
   }
-  if (asked.head_dim % 8 != 0) return "cuDNN and FlashAttention need head dims that are multiples of 8";
+  if (asked.head_dim % 8 != 0 || asked.value_dim % 8 != 0)
+    return "cuDNN and FlashAttention need head dims that are multiples of 8";
+  return "";
+}
+
+int64_t larger_dim(const AttentionCase& asked) { return std::max(asked.head_dim, asked.value_dim); }
+
+bool has_latent_dims(const AttentionCase& asked) {
+  return asked.head_dim == kLatentKeyDim && asked.value_dim == kLatentValueDim;
+}
+
+// "head dim 128", "head dims 192 and 128".
+std::string dims_text(const AttentionCase& asked) {
+  if (asked.head_dim == asked.value_dim) return fmt::format("head dim {}", asked.head_dim);
+  return fmt::format("head dims {} and {}", asked.head_dim, asked.value_dim);
+}
+
+std::string obstacle_to_latent_dims(const AttentionCase& asked) {
+  if (asked.compute_capability < 90 || asked.compute_capability >= 110) {
+    return fmt::format("cuDNN takes head dims 192 and 128 on compute capability 9.0 to 10.9, and the GPU has {}",
+                       capability_text(asked.compute_capability));
+  }
+  if (asked.cudnn_version < kOldestCudnnWithLatentDims) {
+    return fmt::format("cuDNN {} is older than {}, which takes head dims 192 and 128",
+                       version_text(asked.cudnn_version), version_text(kOldestCudnnWithLatentDims));
+  }
   return "";
 }
 
@@ -47,18 +75,19 @@ std::string obstacle_to_cudnn(const AttentionCase& asked) {
   if (asked.cudnn_version < kOldestCudnn) {
     return fmt::format("cuDNN {} is older than {}", version_text(asked.cudnn_version), version_text(kOldestCudnn));
   }
-  if (asked.head_dim > kLargestCudnnHeadDim) {
+  if (larger_dim(asked) > kLargestCudnnHeadDim && !has_latent_dims(asked)) {
     return fmt::format("cuDNN takes head dims up to {}", kLargestCudnnHeadDim);
   }
   if (asked.deterministic) return "cuDNN's backward is not deterministic";
-  return "";
+  return has_latent_dims(asked) ? obstacle_to_latent_dims(asked) : "";
 }
 
 std::string obstacle_to_flash(const AttentionCase& asked) {
-  if (asked.head_dim > kLargestFlashHeadDim) {
+  const int64_t dim = larger_dim(asked);  // the smaller one is filled up
+  if (dim > kLargestFlashHeadDim) {
     return fmt::format("FlashAttention takes head dims up to {}", kLargestFlashHeadDim);
   }
-  if (has_little_shared_memory(asked.compute_capability) && asked.head_dim > 192 && asked.head_dim <= 224) {
+  if (has_little_shared_memory(asked.compute_capability) && dim > 192 && dim <= 224) {
     return fmt::format("FlashAttention has no backward for head dims from 193 to 224 on compute capability {}",
                        capability_text(asked.compute_capability));
   }
@@ -124,7 +153,7 @@ AttentionChoice choose_attention(const AttentionCase& asked) {
   if (asked.compute_capability == 0) return {AttentionLibrary::kCpu, ""};
   const std::string both = obstacle_to_both(asked);
   if (!both.empty()) return {AttentionLibrary::kDefinition, both};
-  const bool made_for_flash = asked.documents || asked.sizes_vary;
+  const bool made_for_flash = asked.documents || asked.window || asked.sizes_vary;
   const std::string no_cudnn = made_for_flash ? "" : obstacle_to_cudnn(asked);
   if (!made_for_flash && no_cudnn.empty()) return {AttentionLibrary::kCudnn, ""};
   const std::string no_flash = obstacle_to_flash(asked);
@@ -133,12 +162,13 @@ AttentionChoice choose_attention(const AttentionCase& asked) {
 }
 
 std::string describe(const AttentionCase& asked, const AttentionChoice& choice) {
-  const char* kind = asked.documents ? ", inside documents" : asked.sizes_vary ? ", sizes vary" : "";
-  return fmt::format("{} ({}, head dim {}{}){}", name_of(choice.library, asked.cudnn_version), dtype_name(asked.dtype),
-                     asked.head_dim, kind, choice.reason.empty() ? "" : ", because " + choice.reason);
+  std::string kind = asked.documents ? ", inside documents" : asked.sizes_vary ? ", sizes vary" : "";
+  if (asked.window) kind += ", windows";
+  return fmt::format("{} ({}, {}{}){}", name_of(choice.library, asked.cudnn_version), dtype_name(asked.dtype),
+                     dims_text(asked), kind, choice.reason.empty() ? "" : ", because " + choice.reason);
 }
 
-AttentionLibrary attention_library(const Tensor& q, bool documents, bool sizes_vary) {
+AttentionLibrary attention_library(const Tensor& q, const Tensor& v, const Visible& visible) {
   if (q.device().is_cpu()) return AttentionLibrary::kCpu;
   static Choices choices;
   const at::Context& context = at::globalContext();
@@ -146,8 +176,10 @@ AttentionLibrary attention_library(const Tensor& q, bool documents, bool sizes_v
                     {.deterministic = context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly(),
                      .dtype = q.scalar_type(),
                      .head_dim = q.size(3),
-                     .documents = documents,
-                     .sizes_vary = sizes_vary});
+                     .value_dim = v.size(3),
+                     .documents = visible.documents != nullptr,
+                     .window = visible.window > 0,
+                     .sizes_vary = visible.sizes_vary});
 }
 
 }  // namespace titanium::ops

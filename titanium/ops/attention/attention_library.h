@@ -3,15 +3,15 @@
 
 #include <string>
 
-#include "titanium/tensor/tensor.h"
+#include "titanium/ops/attention/attend.h"
 
 namespace titanium::ops {
 
 enum class AttentionLibrary {
   kCpu,         // ATen's flash attention for CPUs
   kCudnn,       // the quickest
-  kFlash,       // the only one that takes documents; needs no preparation for each size
-  kDefinition,  // explicit scores: any device, dtype and head dim
+  kFlash,       // the only one that takes documents and windows; needs no preparation for each size
+  kDefinition,  // explicit scores: any device, dtype and head dims
 };
 
 // Everything that the choice depends on.
@@ -21,8 +21,10 @@ struct AttentionCase {
   bool avoid_cudnn = false;    // the user's wish
   bool deterministic = false;  // only algorithms that give the same bits each time
   Dtype dtype = at::kBFloat16;
-  int64_t head_dim = 128;
+  int64_t head_dim = 128;   // of queries and keys
+  int64_t value_dim = 128;  // of values
   bool documents = false;   // ops::Visible: attention stays inside documents,
+  bool window = false;      // sees the last keys only,
   bool sizes_vary = false;  // or calls differ in their sizes
   bool operator==(const AttentionCase&) const = default;
 };
@@ -35,12 +37,12 @@ struct AttentionChoice {
 // Forward and backward: a library that has only one of them for a case is not chosen.
 AttentionChoice choose_attention(const AttentionCase& asked);
 
-// "cuDNN 9.19 (bfloat16, head dim 128)", "by definition (float32, head dim 64), because ...".
+// "cuDNN 9.19 (bfloat16, head dims 192 and 128)", "by definition (float32, head dim 64), because ...".
 std::string describe(const AttentionCase& asked, const AttentionChoice& choice);
 
-// The library for calls with such queries on their device. Logs a choice on a GPU when it is made; the same call gets
-// the same answer ever after, the backward that of its forward. TORCH_CUDNN_SDPA_DEPRIORITIZED=1, which is libtorch's
-// own switch, avoids cuDNN.
-AttentionLibrary attention_library(const Tensor& q_BSHE, bool documents, bool sizes_vary);
+// The library for calls with such queries and values on their device. Logs a choice on a GPU when it is made; the same
+// call gets the same answer ever after, the backward that of its forward. TORCH_CUDNN_SDPA_DEPRIORITIZED=1, which is
+// libtorch's own switch, avoids cuDNN.
+AttentionLibrary attention_library(const Tensor& q_BSHE, const Tensor& v_BTKV, const Visible& visible);
 
 }  // namespace titanium::ops

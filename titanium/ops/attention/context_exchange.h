@@ -1,4 +1,5 @@
-// Keys and values that are spread over ranks. B batch, s tokens of a rank, K key/value heads, E head dim.
+// Keys and values that are spread over ranks. B batch, s tokens of a rank, T of a part, W columns of the keys and
+// values of a token.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,7 @@ namespace titanium::ops {
 
 // Keys and values of some chunks of the sequence, one chunk after the other.
 struct KeyValuePart {
-  Tensor kv_BT2KE;  // K heads of keys, then K heads of values
+  Tensor kv_BTW;  // all heads of keys, then all heads of values
   std::vector<int64_t> chunks;
 };
 
@@ -21,7 +22,7 @@ class KeyValueParts {
   // Waits for the next part; the one after it is then on its way. Nothing after the last.
   virtual std::optional<KeyValuePart> next() = 0;
   // Gradients of the part that `next` gave last, which it takes over; undefined: there are none. Once for every part.
-  virtual void give_back(const Tensor& grad_BT2KE) = 0;
+  virtual void give_back(const Tensor& grad_BTW) = 0;
   // After the last part: the gradients of this rank's own keys and values, summed over all ranks.
   virtual Tensor collect() = 0;
 };
@@ -34,7 +35,7 @@ class ContextExchange {
   virtual const SequenceShare& share() const = 0;
   // Starts to bring everybody's keys and values; `kv` are this rank's, contiguous. With `gradient_dtype` every part has
   // to be given back in it, and be collected.
-  virtual std::unique_ptr<KeyValueParts> bring(const Tensor& kv_Bs2KE, std::optional<Dtype> gradient_dtype) = 0;
+  virtual std::unique_ptr<KeyValueParts> bring(const Tensor& kv_BsW, std::optional<Dtype> gradient_dtype) = 0;
 };
 
 }  // namespace titanium::ops

@@ -17,6 +17,16 @@ void append_chunk(Documents& documents, const std::vector<int32_t>& whole, int64
   documents.boundaries.push_back(static_cast<int32_t>(last + shift));
 }
 
+DocumentsPtr finished(Documents documents, Device device) {
+  for (size_t i = 0; i + 1 < documents.boundaries.size(); ++i) {
+    documents.longest = std::max<int64_t>(documents.longest, documents.boundaries[i + 1] - documents.boundaries[i]);
+  }
+  if (!device.is_cpu()) {
+    documents.boundaries_on_device = copy_to_device(std::span<const int32_t>(documents.boundaries), device);
+  }
+  return std::make_shared<const Documents>(std::move(documents));
+}
+
 }  // namespace
 
 DocumentsPtr make_documents(std::span<const int32_t> starts, int64_t rows, int64_t seq_len, Device device,
@@ -34,13 +44,30 @@ DocumentsPtr make_documents(std::span<const int32_t> starts, int64_t rows, int64
       append_chunk(documents, whole, row + chunk * length, row + (chunk + 1) * length);
     }
   }
-  for (size_t i = 0; i + 1 < documents.boundaries.size(); ++i) {
-    documents.longest = std::max<int64_t>(documents.longest, documents.boundaries[i + 1] - documents.boundaries[i]);
+  return finished(std::move(documents), device);
+}
+
+DocumentsPtr cut_documents(const DocumentsPtr& documents, int64_t chunk, int64_t rows, int64_t tokens, Device device,
+                           const SequenceShare& share) {
+  const std::vector<int64_t> stretches = chunks_of(share, share.rank);
+  const auto per_row = static_cast<int64_t>(stretches.size());
+  const int64_t length = tokens / per_row;  // of a stretch of neighbouring tokens
+  Documents cut;
+  for (int64_t i = 0; i < rows * per_row; ++i) {
+    const int64_t first = stretches[i % per_row] * length, inside = first % chunk;  // in the whole sequence
+    const Documents::Continued whole = documents ? documents->continued[i] : Documents::Continued{first, length};
+    cut.continued.push_back({std::min(whole.before, inside), std::min(whole.inside, chunk - inside)});
+    cut.boundaries.push_back(static_cast<int32_t>(i * length));
+    for (int64_t at = chunk - inside; at < length; at += chunk) {
+      cut.boundaries.push_back(static_cast<int32_t>(i * length + at));
+    }
   }
-  if (!device.is_cpu()) {
-    documents.boundaries_on_device = copy_to_device(std::span<const int32_t>(documents.boundaries), device);
-  }
-  return std::make_shared<const Documents>(std::move(documents));
+  cut.boundaries.push_back(static_cast<int32_t>(rows * tokens));
+  if (documents)
+    cut.boundaries.insert(cut.boundaries.end(), documents->boundaries.begin(), documents->boundaries.end());
+  std::ranges::sort(cut.boundaries);
+  cut.boundaries.erase(std::ranges::unique(cut.boundaries).begin(), cut.boundaries.end());
+  return finished(std::move(cut), device);
 }
 
 }  // namespace titanium::ops

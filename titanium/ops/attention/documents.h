@@ -34,4 +34,9 @@ using DocumentsPtr = std::shared_ptr<const Documents>;  // null: the whole row i
 DocumentsPtr make_documents(std::span<const int32_t> starts, int64_t rows, int64_t seq_len, Device device,
                             const SequenceShare& share = {});
 
+// The documents of [rows, tokens] (null: each row is one) cut once more wherever a chunk of `chunk` tokens of the whole
+// sequence starts: Note [Chunks are documents] in attention.cpp. With a share, `tokens` are those of this rank.
+DocumentsPtr cut_documents(const DocumentsPtr& documents, int64_t chunk, int64_t rows, int64_t tokens, Device device,
+                           const SequenceShare& share = {});
+
 }  // namespace titanium::ops

@@ -27,7 +27,7 @@ KeyValuePart make_bundle(const SequenceShare& share, const std::vector<int64_t>&
           parts[i].narrow(1, static_cast<int64_t>(slot) * length, length);
     }
   }
-  bundle.kv_BT2KE = at::cat(rows, 1);
+  bundle.kv_BTW = at::cat(rows, 1);
   return bundle;
 }
 

@@ -11,7 +11,7 @@ namespace titanium::ops {
 // head sees is one as well: the heads of lower ranks. So attention is one call per chunk of queries.
 std::vector<int64_t> chunks_of_bundle(const SequenceShare& share, std::vector<int64_t> ranks);
 
-// The parts of `ranks`, [B, s, 2K, E] each, as one.
+// The parts of `ranks`, [B, s, W] each, as one.
 KeyValuePart make_bundle(const SequenceShare& share, const std::vector<int64_t>& ranks,
                          const std::vector<Tensor>& parts);
 // One rank's part of what lies as the bundle of `ranks` does.
