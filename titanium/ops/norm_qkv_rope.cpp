@@ -40,6 +40,9 @@ Tensor backward(const Tensors& grads, const Tensor& x_tD, const RmsNormOutput& n
   accumulate_weight_grad(grad_q, normalised_TD, args.wq);
   accumulate_weight_grad(grad_k, normalised_TD, args.wk);
   accumulate_weight_grad(grad_v, normalised_TD, args.wv);
+  accumulate_bias_grad(grad_q.tensor(), args.biases.q);
+  accumulate_bias_grad(grad_k.tensor(), args.biases.k);
+  accumulate_bias_grad(grad_v.tensor(), args.biases.v);
   return rms_norm_backward(grad_tD(), x_tD, norm.rstd_T1, args.norm, /*around_TD=*/grads[3]);
 }
 
@@ -55,7 +58,8 @@ Qkv norm_qkv_rope(const Tensor& x_tD, const NormQkvRopeArgs& args) {
     const LinearInput input_tD(normalised.y_TD, normalised.amax);
     const Tensors qkv = map_gathered(args.exchange, normalised.y_TD, [&](const Tensors& rows) -> Tensors {
       const LinearInput x = input_tD.of(rows[0]);
-      return {linear_forward(x, args.wq), linear_forward(x, args.wk), linear_forward(x, args.wv)};
+      return {linear_forward(x, args.wq, args.biases.q), linear_forward(x, args.wk, args.biases.k),
+              linear_forward(x, args.wv, args.biases.v)};
     });
     const auto in_heads = [&](const Tensor& x) {
       return x.view({-1, args.rope_table.size(0), x.size(1) / args.head_dim, args.head_dim});

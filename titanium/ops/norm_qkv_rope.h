@@ -15,6 +15,13 @@ struct Qkv {
   Tensor residual_tD;  // x itself, for what adds x again: its gradient then joins that of the norm in one pass
 };
 
+// Added to the projections before everything else; null: there are none.
+struct QkvBiases {
+  Parameter* q = nullptr;
+  Parameter* k = nullptr;
+  Parameter* v = nullptr;
+};
+
 struct NormQkvRopeArgs {
   Parameter& norm;
   double eps;
@@ -26,6 +33,7 @@ struct NormQkvRopeArgs {
   RowExchange& exchange = all_rows_here();
   RopePairs pairs = RopePairs::kAdjacent;
   std::optional<HeadNorms> head_norms = std::nullopt;  // before the rotation
+  QkvBiases biases = {};
 };
 
 // x is [B*S, D] with S the table's rows. Saves x and the norm's rstd; the normalised x is recomputed in the backward.

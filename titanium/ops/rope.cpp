@@ -32,6 +32,37 @@ Tensor scaled_frequencies(const Tensor& frequencies, const RopeScaling& scaling)
   return at::where(is_low, stretched, at::where(is_high, frequencies, interpolated));
 }
 
+// The pair of a head whose frequency turns so many times within the original context; between pairs as a fraction.
+double pair_that_turns(double times, int64_t head_dim, double theta, const YarnScaling& scaling) {
+  const auto context = static_cast<double>(scaling.original_max_position);
+  return static_cast<double>(head_dim) * std::log(context / (times * 2 * std::numbers::pi)) / (2 * std::log(theta));
+}
+
+Tensor scaled_frequencies(const Tensor& frequencies, int64_t head_dim, double theta, const YarnScaling& scaling) {
+  double low = pair_that_turns(scaling.beta_fast, head_dim, theta, scaling);
+  double high = pair_that_turns(scaling.beta_slow, head_dim, theta, scaling);
+  if (scaling.whole_bounds) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(head_dim - 1));
+  if (low == high) high += 0.001;
+  const Tensor stays = 1 - ((at::arange(head_dim / 2, at::kFloat) - low) / (high - low)).clamp_(0, 1);
+  return frequencies / scaling.factor * (1 - stays) + frequencies * stays;
+}
+
+// On the CPU, so that all devices get the same bits.
+Tensor plain_frequencies(int64_t head_dim, double theta) {
+  const Tensor exponents = at::arange(0, head_dim, 2, at::kFloat) / static_cast<double>(head_dim);
+  return at::reciprocal(at::pow(theta, exponents));
+}
+
+Tensor table_of(const Tensor& frequencies, int64_t positions) {
+  const Tensor angles = at::outer(at::arange(positions, at::kFloat), frequencies);
+  return at::polar(at::ones_like(angles), angles);
+}
+
 void rotate_in_place(const Rotated& rotated, const Tensor& table_SE, bool inverse, RopePairs pairs) {
   const Tensor &q_BSHE = rotated.q_BSHE, &k_BSKE = rotated.k_BSKE;
   const int64_t q_heads = q_BSHE.size(2), k_heads = k_BSKE.size(2), head_dim = q_BSHE.size(3);
@@ -56,12 +87,18 @@ void rotate_in_place(const Rotated& rotated, const Tensor& table_SE, bool invers
 
 Tensor rope_table(int64_t head_dim, int64_t positions, double theta, const std::optional<RopeScaling>& scaling,
                   Device device) {
-  // On the CPU, so that all devices get the same bits.
-  const Tensor exponents = at::arange(0, head_dim, 2, at::kFloat) / static_cast<double>(head_dim);
-  Tensor frequencies = at::reciprocal(at::pow(theta, exponents));
+  Tensor frequencies = plain_frequencies(head_dim, theta);
   if (scaling) frequencies = scaled_frequencies(frequencies, *scaling);
-  const Tensor angles = at::outer(at::arange(positions, at::kFloat), frequencies);
-  return at::polar(at::ones_like(angles), angles).to(device);
+  return table_of(frequencies, positions).to(device);
+}
+
+double yarn_concentration(double factor, double mscale) { return factor > 1 ? 0.1 * mscale * std::log(factor) + 1 : 1; }
+
+Tensor rope_table(int64_t head_dim, int64_t positions, double theta, const YarnScaling& scaling, Device device) {
+  const Tensor table =
+      table_of(scaled_frequencies(plain_frequencies(head_dim, theta), head_dim, theta, scaling), positions);
+  if (scaling.concentration != 1.0) at::view_as_real(table).mul_(scaling.concentration);
+  return table.to(device);
 }
 
 Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse, RopePairs pairs) {
@@ -77,6 +114,7 @@ Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse, Ro
 
 Rotated rotate(const Tensor& q_BSHE, const Tensor& k_BSKE, const Tensor& table_SE, bool inverse, bool with_amax,
                RopePairs pairs) {
+  if (pairs == RopePairs::kNone) return {q_BSHE, k_BSKE, {}, {}};
   if (!uses_kernels(q_BSHE)) {
     return {apply_rope(q_BSHE, table_SE, inverse, pairs), apply_rope(k_BSKE, table_SE, inverse, pairs), {}, {}};
   }

@@ -12,6 +12,7 @@ namespace titanium::ops {
 enum class RopePairs {
   kAdjacent,  // x[2i] and x[2i+1], as Llama's original code has it
   kHalves,    // x[i] and x[i + E/2], as Hugging Face has it
+  kNone,      // there are no pairs: nothing is rotated
 };
 
 // Stretches low frequencies to a longer context (Llama 3.1).
@@ -22,11 +23,28 @@ struct RopeScaling {
   int64_t original_max_position = 8192;
 };
 
+// Stretches frequencies by how often they turn within the original context (YaRN): those that turn more than
+// `beta_fast` times stay, those that turn less than `beta_slow` times are divided by `factor`, and in between the
+// number of the pair decides, linearly.
+struct YarnScaling {
+  double factor = 40.0;
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;
+  int64_t original_max_position = 4096;
+  bool whole_bounds = true;    // where the band begins and ends is rounded outward to whole pairs (not by GPT-OSS)
+  double concentration = 1.0;  // cos and sin are multiplied by it, so that scores grow by its square
+};
+
+// 1 + 0.1 * mscale * log(factor), or 1 for a factor that does not stretch: what YaRN multiplies queries and keys with.
+double yarn_concentration(double factor, double mscale = 1.0);
+
 // exp(i * position * frequency) for positions 0 .. positions-1 as complex64 [positions, head_dim / 2].
 Tensor rope_table(int64_t head_dim, int64_t positions, double theta, const std::optional<RopeScaling>& scaling,
                   Device device);
+// The same with YaRN, times its concentration.
+Tensor rope_table(int64_t head_dim, int64_t positions, double theta, const YarnScaling& scaling, Device device);
 
-// Rotates x [B, S, H, E] by the table's rows [S, E/2]; `inverse` rotates back (the backward). Computes in
+// Rotates x [B, S, H, E] by the table's rows [S, E/2]; `inverse` rotates the other way (the backward). Computes in
 // fp32; x may have any strides.
 Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse = false,
                   RopePairs pairs = RopePairs::kAdjacent);

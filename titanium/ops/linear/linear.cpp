@@ -1,6 +1,7 @@
 #include "titanium/ops/linear/linear.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
 
 #include "titanium/ops/linear/float8.h"
@@ -32,9 +33,10 @@ Tensor rows_like(const Tensor& x, int64_t columns) { return at::empty({x.size(0)
 
 }  // namespace
 
-Tensor linear_forward(const LinearInput& x_TI, const Parameter& weight) {
+Tensor linear_forward(const LinearInput& x_TI, const Parameter& weight, const Parameter* bias) {
   const Tensor y_TO = rows_like(x_TI.tensor(), weight.part.shape[0]);
   output(y_TO, x_TI, weight);
+  if (bias != nullptr) y_TO.add_(bias->in(y_TO.scalar_type()));
   return y_TO;
 }
 
@@ -58,6 +60,12 @@ void accumulate_weight_grad(const LinearGrad& grad_TO, const LinearInput& x_TI, 
     const c10::AutoGradMode no_grad(false);
     add_weight_grad(grad_TO, x_TI, weight);
   });
+}
+
+void accumulate_bias_grad(const Tensor& grad_TO, Parameter* bias) {
+  if (bias == nullptr) return;
+  const Dtype sums = grad_TO.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  bias->accumulate(at::sum(grad_TO, at::IntArrayRef{0}, /*keepdim=*/false, sums));
 }
 
 Tensor linear(const Tensor& x_TI, Parameter& weight) {
@@ -87,15 +95,17 @@ Tensor linear_residual_forward(const LinearInput& x_TI, const Parameter& weight,
   return scatter_mapped(exchange, {x_TI.tensor()}, product)().add_(residual_tO);
 }
 
-Tensor linear_residual(const Tensor& x_TI, Parameter& weight, const Tensor& residual_tO, RowExchange& exchange) {
+Tensor linear_residual(const Tensor& x_TI, Parameter& weight, const Tensor& residual_tO, RowExchange& exchange,
+                       Parameter* bias) {
   LinearInput x(x_TI.detach());
   Tensor y_tO;
   {
     const c10::AutoGradMode no_grad(false);
     y_tO = linear_residual_forward(x, weight, residual_tO, exchange);
+    if (bias != nullptr) y_tO.add_(bias->in(y_tO.scalar_type()));
   }
   x.drop_rows();
-  record({x_TI, residual_tO}, {y_tO}, [x, &weight, &exchange](const Tensors& grads) -> Tensors {
+  record({x_TI, residual_tO}, {y_tO}, [x, &weight, &exchange, bias](const Tensors& grads) -> Tensors {
     const LinearGrad grad(grads[0].contiguous());
     const auto input_grad = [&](const Tensors& rows) -> Tensors {
       return {linear_input_grad(grad.of(rows[0]), weight)};
@@ -103,6 +113,7 @@ Tensor linear_residual(const Tensor& x_TI, Parameter& weight, const Tensor& resi
     Tensor grad_TO;
     const Tensor grad_TI = map_gathered(exchange, grad.tensor(), input_grad, &grad_TO)[0];
     accumulate_weight_grad(grad.of(grad_TO), x, weight);
+    accumulate_bias_grad(grad.tensor(), bias);
     return {grad_TI, grads[0]};
   });
   return y_tO;

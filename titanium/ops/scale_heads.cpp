@@ -1,0 +1,45 @@
+#include "titanium/ops/scale_heads.h"
+
+#include <ATen/ops/mean.h>
+#include <ATen/ops/rsqrt.h>
+#include <c10/core/GradMode.h>
+
+namespace titanium::ops {
+namespace {
+
+Dtype precise(Dtype dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
+
+Tensor times_tokens(const Tensor& x_BSHE, const Tensor& factors_S) {
+  return x_BSHE.mul(factors_S.view({1, -1, 1, 1})).to(x_BSHE.scalar_type());
+}
+
+}  // namespace
+
+Tensor normalise_heads(const Tensor& x_BSHE, double eps) {
+  Tensor y_BSHE, rstd_BSH1;
+  {
+    const c10::AutoGradMode no_grad(false);
+    const Tensor x = x_BSHE.to(precise(x_BSHE.scalar_type()));
+    rstd_BSH1 = x.square().mean(-1, /*keepdim=*/true).add_(eps).rsqrt_();
+    y_BSHE = (x * rstd_BSH1).to(x_BSHE.scalar_type());
+  }
+  record({x_BSHE}, {y_BSHE}, [y_BSHE = y_BSHE.detach(), rstd_BSH1](const Tensors& grads) -> Tensors {
+    const Tensor y = y_BSHE.to(rstd_BSH1.scalar_type()), grad = grads[0].to(rstd_BSH1.scalar_type());
+    const Tensor along_y = (grad * y).mean(-1, /*keepdim=*/true);
+    return {(grad - y * along_y).mul_(rstd_BSH1).to(y_BSHE.scalar_type())};
+  });
+  return y_BSHE;
+}
+
+Tensor scale_tokens(const Tensor& x_BSHE, const Tensor& factors_S) {
+  Tensor y_BSHE;
+  {
+    const c10::AutoGradMode no_grad(false);
+    y_BSHE = times_tokens(x_BSHE, factors_S);
+  }
+  record({x_BSHE}, {y_BSHE},
+         [factors_S](const Tensors& grads) -> Tensors { return {times_tokens(grads[0], factors_S)}; });
+  return y_BSHE;
+}
+
+}  // namespace titanium::ops
