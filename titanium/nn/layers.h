@@ -5,14 +5,18 @@
 
 namespace titanium::nn {
 
-// weight [out, in], no bias.
+// weight [out, in]; a bias [out] if asked for.
 class Linear : public Module {
  public:
-  Linear(const std::string& fqn, int64_t in, int64_t out) : weight(fqn + ".weight", {out, in}) {
+  Linear(const std::string& fqn, int64_t in, int64_t out, bool with_bias = false) : weight(fqn + ".weight", {out, in}) {
     weight.is_linear_weight = true;
     add(weight);
+    if (!with_bias) return;
+    bias = std::make_unique<Parameter>(fqn + ".bias", Shape{out});
+    add(*bias);
   }
   Parameter weight;
+  std::unique_ptr<Parameter> bias;  // null: there is none
 };
 
 class Embedding : public Module {

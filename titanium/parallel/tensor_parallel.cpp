@@ -28,14 +28,21 @@ bool component_matches(std::string_view pattern, std::string_view component) {
   return false;
 }
 
-const TensorParallelRule& rule_of(const Parameter& parameter, const TensorParallelPlan& plan) {
-  const std::string_view module = std::string_view(parameter.fqn).substr(0, parameter.fqn.rfind('.'));
+// The rule whose pattern matches `name`, or null. Layers of different kinds may have the same rule in other words.
+const TensorParallelRule* rule_for(std::string_view name, const TensorParallelPlan& plan) {
   const TensorParallelRule* found = nullptr;
   for (const TensorParallelRule& rule : plan) {
-    if (!matches(rule.pattern, module) && !matches(rule.pattern, parameter.fqn)) continue;
-    TI_ASSERT(found == nullptr, "{} has two tensor-parallel rules", parameter.fqn);
+    if (!matches(rule.pattern, name)) continue;
+    TI_ASSERT(found == nullptr || found->style == rule.style, "{} has two tensor-parallel rules", name);
     found = &rule;
   }
+  return found;
+}
+
+const TensorParallelRule& rule_of(const Parameter& parameter, const TensorParallelPlan& plan) {
+  const std::string_view module = std::string_view(parameter.fqn).substr(0, parameter.fqn.rfind('.'));
+  const TensorParallelRule* found = rule_for(parameter.fqn, plan);
+  if (found == nullptr) found = rule_for(module, plan);
   TI_ASSERT(found != nullptr, "{} has no tensor-parallel rule", parameter.fqn);
   return *found;
 }

@@ -19,8 +19,9 @@ enum class TensorParallelStyle {
   kOnAllRows,   // whole on every rank, applied to all rows: every rank computes its whole gradient
 };
 
-// What happens to each module. A pattern is the name of a module, or of a parameter in it, in which `*` stands for one
-// component and {a,b} for alternatives: "layers.*.attention.{wq,wk,wv}".
+// What happens to each module. A pattern is the name of a module, or of a parameter in it, which goes before that of
+// its module: "layers.*.attention.wo.bias". In a name `*` stands for one component and {a,b} for alternatives:
+// "layers.*.attention.{wq,wk,wv}".
 struct TensorParallelRule {
   std::string_view pattern;
   TensorParallelStyle style;

@@ -29,6 +29,15 @@ TEST(TensorParallelPlan, RulesGiveEachRankItsPart) {
   EXPECT_FALSE(is_cut_by(norm, "tp"));
 }
 
+TEST(TensorParallelPlan, ARuleForAParameterGoesBeforeThatForItsModule) {
+  Parameter weight("a.weight", {6, 8}), bias("a.bias", {6}), sinks("sinks", {8});
+  cut_parameters({&weight, &bias, &sinks}, {{"a", kByRow}, {"a.bias", kOnSequence}, {"sinks", kByColumn}}, {.tp = 2},
+                 1);
+  EXPECT_EQ(weight.part, (Box{{0, 4}, {6, 4}}));
+  EXPECT_EQ(bias.part, (Box{{0}, {6}}));
+  EXPECT_EQ(sinks.part, (Box{{4}, {4}}));
+}
+
 TEST(TensorParallelPlan, ExpertsAreCutByExpertThenByTheAxisOfTheirView) {
   const ParallelDims dims = {.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2};
   Parameter up("up.weight", {4, 6, 3}), down("down.weight", {4, 3, 6}), bias("bias.weight", {4, 6});

@@ -201,8 +201,8 @@ Tensor Decoder::decode(const Tensor& tokens_BS, nn::KvCache& cache) {
 }
 
 nn::KvCache Decoder::make_cache(int64_t batch, int64_t max_tokens) const {
-  std::vector<nn::KeyValueShape> layers;
-  for (const auto& block : blocks_) layers.push_back(block->attention().key_value_shape());
+  std::vector<nn::CacheShape> layers;
+  for (const auto& block : blocks_) layers.push_back(block->attention().cache_shape());
   return {layers, batch, max_tokens, compute_dtype, rope_table_.device()};
 }
 

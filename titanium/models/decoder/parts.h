@@ -64,7 +64,10 @@ class Attention : public Half {
   // The same for new tokens after those in the cache, which takes them in as those of `layer`.
   virtual Tensor decode(const Tensor& x_TD, nn::RmsNorm& norm, const BlockContext& context, int64_t layer,
                         nn::KvCache& cache) = 0;
-  virtual nn::KeyValueShape key_value_shape() const = 0;
+  // What decoding keeps of a token.
+  virtual nn::CacheShape cache_shape() const = 0;
+  // Columns of the keys and values of a token, of all heads together: what context parallelism exchanges.
+  virtual int64_t key_value_width() const = 0;
   // Bytes that it keeps per token from the forward to the backward, beside x and the norm's.
   virtual int64_t kept_bytes(Dtype compute) const = 0;
   // Multiplications of scores and values per token, forward only.

@@ -60,8 +60,7 @@ int64_t Decoder::head_bytes(int64_t tokens) const {
 int64_t Decoder::key_value_width() const {
   int64_t width = 0;
   for (int64_t layer = 0; layer < block_count(); ++layer) {
-    const nn::KeyValueShape shape = make_block(layer)->attention().key_value_shape();
-    width = std::max(width, 2 * shape.heads * shape.head_dim);
+    width = std::max(width, make_block(layer)->attention().key_value_width());
   }
   return width;
 }
