@@ -13,13 +13,13 @@ from safetensors.torch import load_file
 
 
 def from_hugging_face(name, tensor, config):
-    """Our name and row order for a tensor of transformers' model: reference formula, not our adapter."""
-    ours, tensor = decoder_parity.from_hugging_face(name, tensor, config)
+    """A tensor of transformers' model with our name and row order: reference formula, not our adapter."""
+    [(ours, tensor)] = decoder_parity.from_hugging_face(name, tensor, config).items()
     heads = {"wq": config.num_attention_heads, "wk": config.num_key_value_heads}.get(ours.split(".")[-2])
     if heads:
         half = tensor.shape[0] // heads // 2
         tensor = tensor.view(heads, 2, half, tensor.shape[1]).transpose(1, 2).reshape(tensor.shape)
-    return ours, tensor
+    return {ours: tensor}
 
 
 class AgainstTransformers(decoder_parity.AgainstTransformers):

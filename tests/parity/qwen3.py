@@ -6,28 +6,13 @@ import unittest
 
 import decoder_parity
 import qwen3_folders
-import torch
-import transformers
-from decoder_parity import PROGRAM, call
 
 
 class AgainstTransformers(decoder_parity.AgainstTransformers):
     folders = qwen3_folders
 
     def test_weights_go_out_as_they_came_in(self):
-        for kind in ("grouped", "all"):
-            with self.subTest(kind=kind):
-                model = qwen3_folders.make(self.folder / kind / "hf", kind)
-                call(PROGRAM, "convert", self.folder / kind / "hf", self.folder / kind / "dcp", "--to", "dcp")
-                call(PROGRAM, "convert", self.folder / kind / "dcp", self.folder / kind / "back", "--to", "hf",
-                     "--hf-assets", self.folder / kind / "hf")
-                back = transformers.Qwen3ForCausalLM.from_pretrained(self.folder / kind / "back", dtype=torch.float32)
-                self.assertEqual(back.config.head_dim, model.config.head_dim)
-                self.assertEqual(back.config.rope_parameters["rope_theta"], model.config.rope_parameters["rope_theta"])
-                expected = dict(model.named_parameters())
-                for name, parameter in back.named_parameters():
-                    self.assertTrue(torch.equal(parameter, expected.pop(name)), name)
-                self.assertEqual(expected, {})
+        decoder_parity.weights_go_round(self, qwen3_folders, ("grouped", "all"))
 
 
 class AgainstTorchtitan(decoder_parity.AgainstTorchtitan):

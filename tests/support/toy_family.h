@@ -112,7 +112,7 @@ inline ModelSpec spec() {
         decoder::apply_options(args, options, max_seq_len);
         return std::make_unique<decoder::Decoder>(std::make_shared<Family>(args));
       },
-      .hugging_face_type = "toy"};
+      .hugging_face_types = {"toy"}};
 }
 
 }  // namespace titanium::test::toy

@@ -14,7 +14,6 @@ using Condition = bool (*)(const JobConfig& config);
 
 bool always(const JobConfig&) { return true; }
 bool with_tensorboard(const JobConfig& c) { return c.metrics.enable_tensorboard; }
-bool with_checkpoints(const JobConfig& c) { return c.checkpoint.enable; }
 bool when_recomputing(const JobConfig& c) { return c.activation_checkpoint.mode != "none"; }
 bool when_recomputing_by_operator(const JobConfig& c) {
   return c.activation_checkpoint.mode == "selective" && c.activation_checkpoint.selective_ac_option == "op";
@@ -52,7 +51,6 @@ constexpr Missing kMissing[] = {
      "ptrr is not available yet"},
     {"parallelism.expert_parallel_comm_backend",
      [](const JobConfig& c) { return c.parallelism.expert_parallel_degree > 1; }, "deepep is not available yet"},
-    {"checkpoint.initial_load_in_hf_quantized", with_checkpoints},
     observer("activation_checkpoint.visualize_memory_budget_pareto",
              [](const JobConfig& c) { return c.activation_checkpoint.mode == "memory_budget"; }),
     {"activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns", when_recomputing_by_operator},

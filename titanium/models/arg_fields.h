@@ -48,6 +48,12 @@ ArgField<Args> field(std::string_view name, T Base::* member, std::string_view k
   return {name, key, [=](const Args& args) { return nlohmann::ordered_json(args.*member); }, read};
 }
 
+// A field of the log line that config.json does not have in this form.
+template <typename Args>
+ArgField<Args> logged_field(std::string_view name, std::function<nlohmann::ordered_json(const Args&)> get) {
+  return {name, "", std::move(get), [](const JsonReader&, Args&) {}};
+}
+
 // {"dim": 4096, ...}; what is null is left out.
 template <typename Args>
 std::string to_json(const Args& args, const ArgFields<Args>& fields) {

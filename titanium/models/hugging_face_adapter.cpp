@@ -1,6 +1,7 @@
 #include "titanium/models/hugging_face_adapter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "titanium/base/error.h"
 #include "titanium/checkpoint/boxes.h"
@@ -12,7 +13,12 @@ Shape without_leading(const Shape& shape, int64_t dims) { return Shape(shape.beg
 
 }  // namespace
 
-Shape HuggingFacePiece::shape() const { return without_leading(box.shape, dropped_dims); }
+Shape HuggingFacePiece::shape() const {
+  if (!whole_shape.empty()) return whole_shape;
+  Shape shape = without_leading(box.shape, dropped_dims);
+  if (transposed) std::swap(shape.at(shape.size() - 2), shape.back());
+  return shape;
+}
 
 HuggingFacePiece whole_piece(std::string name, const Shape& global_shape) {
   return {.name = std::move(name), .box = {.offset = Shape(global_shape.size(), 0), .shape = global_shape}};
@@ -51,10 +57,16 @@ void for_each_run(const std::vector<HuggingFacePiece>& pieces, const Box& box, c
     }
     for (int64_t dim = 0; dim < piece.dropped_dims; ++dim) view = view.select(0, 0);
     covered += view.numel();
+    if (piece.transposed) {
+      view = view.transpose(-2, -1);
+      std::swap(theirs.offset.at(theirs.offset.size() - 2), theirs.offset.back());
+      std::swap(theirs.shape.at(theirs.shape.size() - 2), theirs.shape.back());
+    }
     const int64_t first_row = theirs.offset.at(0);
+    for (size_t dim = 0; dim < piece.begin.size(); ++dim) theirs.offset.at(dim) += piece.begin[dim];
     for (const RowRun& run : row_runs(piece, first_row, theirs.shape[0])) {
       Box rows = theirs;
-      rows.offset[0] = run.theirs;
+      rows.offset[0] += run.theirs - first_row;
       rows.shape[0] = run.count;
       const int64_t first = run.ours - first_row;
       use(piece, rows, view.slice(0, first, first + (run.count - 1) * run.step + 1, run.step));

@@ -10,13 +10,18 @@
 namespace titanium::models {
 
 // A tensor at Hugging Face that holds a box of one of our parameters. Experts that we stack as [E, out, in] are E
-// pieces, each a tensor [out, in].
+// pieces, each a tensor [out, in]; or one piece that is transposed, part of a tensor [E, in, out of gate and up].
 struct HuggingFacePiece {
   std::string name;
   Box box;                   // of our parameter
   int64_t dropped_dims = 0;  // leading dims of the box, each of size 1, that their tensor does not have
   int64_t head_rows = 0;     // rows are permuted inside heads of that many rows, see row_runs; 0: the same order
-  std::string stand_in;  // the tensor to take where a folder leaves this one out, because the two are tied; or empty
+  // The tensor to take where a folder leaves this one out, because the two are tied or names have a prefix there; or
+  // empty.
+  std::string stand_in;
+  bool transposed = false;  // the last two dims change places; then head_rows is 0
+  // Where their tensor holds other pieces as well: its shape, and the index at which this one begins. Else empty.
+  Shape whole_shape, begin;
 
   Shape shape() const;  // of their tensor
 };
@@ -28,7 +33,8 @@ class HuggingFaceAdapter {
  public:
   virtual ~HuggingFaceAdapter() = default;
 
-  // The tensors that together hold the parameter, each element once.
+  // The tensors that together hold the parameter or persistent buffer, each element once. None for a buffer that is
+  // not there: it is read as zeros, and left out where weights are written.
   virtual std::vector<HuggingFacePiece> pieces(const std::string& fqn, const Shape& global_shape) const = 0;
   // config.json of a folder with the model's weights in `dtype`.
   virtual std::string config_json(Dtype dtype) const = 0;

@@ -8,9 +8,11 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
+#include "titanium/base/log.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/io/temporary_file.h"
 #include "titanium/checkpoint/safetensors/reader.h"
@@ -99,12 +101,15 @@ HuggingFaceExport::HuggingFaceExport(const LanguageModel& model, Dtype dtype, fs
 }
 
 void HuggingFaceExport::plan(const LanguageModel& model, uint64_t shard_bytes) {
-  std::vector<HuggingFacePiece> tensors;  // in the order of the parameters
+  std::vector<HuggingFacePiece> tensors;  // in the order of the parameters; one of several that share a tensor
   std::vector<std::string> names;
+  std::set<std::string> known;
   for (const auto& [fqn, shape] : model.stored_tensors()) {
-    auto& pieces = pieces_[fqn] = hugging_face_of(model).pieces(fqn, shape);
-    tensors.insert(tensors.end(), pieces.begin(), pieces.end());
-    for (const HuggingFacePiece& piece : pieces) names.push_back(piece.name);
+    for (const HuggingFacePiece& piece : pieces_[fqn] = hugging_face_of(model).pieces(fqn, shape)) {
+      if (!known.insert(piece.name).second) continue;
+      tensors.push_back(piece);
+      names.push_back(piece.name);
+    }
   }
   const auto given = files_of_index(assets_, names);
   std::map<std::string, size_t> numbers;
@@ -162,6 +167,13 @@ void HuggingFaceExport::write(const fs::path& folder, const std::string& fqn, co
                               const Tensor& part) const {
   if (part.numel() == 0) return;
   const c10::NoGradGuard no_grad;
+  const auto& pieces = pieces_.at(fqn);
+  if (pieces.empty()) {
+    if (part.count_nonzero().item<int64_t>() > 0 && !left_out_.test_and_set()) {
+      log_warning("{} has no place at Hugging Face: its numbers are left out, as are those of its like", fqn);
+    }
+    return;
+  }
   std::map<size_t, OutputFile> open;
   const auto write_run = [&](const HuggingFacePiece& piece, const Box& theirs, const Tensor& view) {
     const Place& place = places_.at(piece.name);
@@ -176,7 +188,7 @@ void HuggingFaceExport::write(const fs::path& folder, const std::string& fqn, co
       write_box(file, place.begin, piece.shape(), rows, bytes);
     }
   };
-  for_each_run(pieces_.at(fqn), box, part, write_run);
+  for_each_run(pieces, box, part, write_run);
 }
 
 void HuggingFaceExport::finish(const fs::path& folder) const {

@@ -12,6 +12,7 @@
 // system.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -38,7 +39,8 @@ class HuggingFaceExport {
   void create_files(const std::filesystem::path& folder) const;
 
   // Writes a box of a parameter at its place, in the export's dtype and in Hugging Face's order of rows. `part` has the
-  // box's shape and any strides, dtype and device. Several threads and processes may write at the same time.
+  // box's shape and any strides, dtype and device. Several threads and processes may write at the same time. A buffer
+  // that has no place there is left out, with a warning unless it is zero.
   void write(const std::filesystem::path& folder, const std::string& fqn, const Box& box, const Tensor& part) const;
 
   // Returns when everything in the folder that this machine wrote is on the disk.
@@ -67,6 +69,7 @@ class HuggingFaceExport {
   std::vector<File> files_;
   std::map<std::string, std::vector<HuggingFacePiece>> pieces_;  // by our name
   std::map<std::string, Place> places_;                          // by theirs
+  mutable std::atomic_flag left_out_;                            // that something has no place was said
 };
 
 }  // namespace titanium::models

@@ -35,6 +35,10 @@ int64_t JsonReader::size(std::string_view key, int64_t largest) const {
   return value.get<int64_t>();
 }
 
+int64_t JsonReader::count_or(std::string_view key, int64_t fallback) const {
+  return has(key) && object_[key].is_number_integer() && object_[key] == 0 ? 0 : size_or(key, fallback);
+}
+
 double JsonReader::positive(std::string_view key) const {
   const Json& value = required(key);
   if (!value.is_number() || !(value.get<double>() > 0)) fail(key, "a positive number");
@@ -57,6 +61,28 @@ JsonReader JsonReader::object(std::string_view key) const {
   const Json& value = required(key);
   if (!value.is_object()) fail(key, "an object");
   return {fmt::format("{}: {}", place_, key), value};
+}
+
+std::vector<int64_t> JsonReader::numbers(std::string_view key) const {
+  const Json& value = required(key);
+  if (!value.is_array()) fail(key, "an array of whole numbers");
+  std::vector<int64_t> numbers;
+  for (const Json& number : value) {
+    if (!number.is_number_integer()) fail(key, "an array of whole numbers");
+    numbers.push_back(number.get<int64_t>());
+  }
+  return numbers;
+}
+
+std::vector<std::string> JsonReader::texts(std::string_view key) const {
+  const Json& value = required(key);
+  if (!value.is_array()) fail(key, "an array of strings");
+  std::vector<std::string> texts;
+  for (const Json& text : value) {
+    if (!text.is_string()) fail(key, "an array of strings");
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
 }
 
 void JsonReader::fail(std::string_view key, const std::string& expectation) const {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace titanium::models {
 
@@ -23,12 +24,15 @@ class JsonReader {
   // The default limit is far beyond every model and keeps all products of sizes inside int64.
   int64_t size(std::string_view key, int64_t largest = int64_t{1} << 22) const;
   int64_t size_or(std::string_view key, int64_t fallback) const { return has(key) ? size(key) : fallback; }
+  int64_t count_or(std::string_view key, int64_t fallback) const;  // from 0 on; null counts as missing
   double positive(std::string_view key) const;
   double positive_or(std::string_view key, double fallback) const { return has(key) ? positive(key) : fallback; }
   bool flag(std::string_view key) const;
   bool flag_or(std::string_view key, bool fallback) const { return has(key) ? flag(key) : fallback; }
   std::string text_or(std::string_view key, const std::string& fallback) const;
   JsonReader object(std::string_view key) const;
+  std::vector<int64_t> numbers(std::string_view key) const;    // an array of whole numbers
+  std::vector<std::string> texts(std::string_view key) const;  // an array of strings
 
   [[noreturn]] void fail(std::string_view key, const std::string& expectation) const;
 

@@ -18,7 +18,7 @@ struct ModelSpec {
   // positions as the model was made for. The flavor is one of the list, or "auto": then the sizes are in
   // model.hf_assets_path. No storage is allocated. Throws UsageError for options that do not fit the family.
   std::unique_ptr<LanguageModel> (*build)(const config::Model& options, std::optional<int64_t> max_seq_len);
-  std::string hugging_face_type;  // model_type of its config.json; empty: it is not there
+  std::vector<std::string> hugging_face_types;  // model_type of its config.json; none: it is not there
 };
 
 // The names of a table of flavors.

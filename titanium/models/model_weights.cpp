@@ -2,8 +2,11 @@
 
 #include <c10/core/GradMode.h>
 
+#include <set>
+
 #include "titanium/base/error.h"
 #include "titanium/base/progress.h"
+#include "titanium/checkpoint/expanded_weights.h"
 #include "titanium/checkpoint/tensor_names.h"
 #include "titanium/checkpoint/torch_file/dtype.h"
 
@@ -35,14 +38,18 @@ Places places_by_their_names(const LanguageModel& model, const checkpoint::Weigh
   return places;
 }
 
-// In ascending order.
+// Each once, in ascending order.
 std::vector<std::string> names_of(const Places& places) {
-  std::vector<std::string> names;
+  std::set<std::string> names;
   for (const auto& [fqn, pieces] : places) {
-    for (const HuggingFacePiece& piece : pieces) names.push_back(piece.name);
+    for (const HuggingFacePiece& piece : pieces) names.insert(piece.name);
   }
-  std::ranges::sort(names);
-  return names;
+  return {names.begin(), names.end()};
+}
+
+std::unique_ptr<const checkpoint::WeightsSource> expand_if_quantised(const checkpoint::WeightsSource& source) {
+  if (!checkpoint::find_quantised(source)) return nullptr;
+  return std::make_unique<checkpoint::ExpandedWeights>(source);
 }
 
 void check_tensor(const HuggingFacePiece& piece, const checkpoint::WeightsSource& source) {
@@ -64,17 +71,18 @@ bool is_training_state(std::string_view name) {
   return false;
 }
 
-ModelWeights::ModelWeights(const LanguageModel& model, const checkpoint::WeightsSource& source) : source_(source) {
+ModelWeights::ModelWeights(const LanguageModel& model, const checkpoint::WeightsSource& source)
+    : expanded_(expand_if_quantised(source)), source_(expanded_ ? *expanded_ : source) {
   int64_t most = -1;
   for (Places& places : std::vector{places_by_our_names(model, ""), places_by_our_names(model, kBelow),
-                                    places_by_their_names(model, source)}) {
+                                    places_by_their_names(model, source_)}) {
     const auto found =
-        std::ranges::count_if(names_of(places), [&](const std::string& name) { return source.contains(name); });
+        std::ranges::count_if(names_of(places), [&](const std::string& name) { return source_.contains(name); });
     if (found > most) places_ = std::move(places), most = found;
   }
   check_names(model);
   for (const auto& [fqn, pieces] : places_) {
-    for (const HuggingFacePiece& piece : pieces) check_tensor(piece, source);
+    for (const HuggingFacePiece& piece : pieces) check_tensor(piece, source_);
   }
 }
 
@@ -82,7 +90,8 @@ void ModelWeights::check_names(const LanguageModel& model) const {
   const std::vector<std::string> wanted = names_of(places_);
   const auto& [first, pieces] = *places_.begin();
   // Below a prefix is the model, beside it may be anything.
-  const std::string_view prefix = pieces.front().name == std::string(kBelow) + first ? kBelow : "";
+  const bool is_below = !pieces.empty() && pieces.front().name == std::string(kBelow) + first;
+  const std::string_view prefix = is_below ? kBelow : "";
   const auto is_redundant = [&](const std::string& name) {
     return model.hugging_face() != nullptr && model.hugging_face()->is_redundant(name);
   };
@@ -95,13 +104,20 @@ void ModelWeights::check_names(const LanguageModel& model) const {
   checkpoint::check_tensor_names(source_.path(), wanted, present);
 }
 
-Dtype ModelWeights::dtype(const std::string& fqn) const { return source_.tensor(places_.at(fqn).front().name).dtype; }
+Dtype ModelWeights::dtype(const std::string& fqn) const {
+  const auto& pieces = places_.at(fqn);
+  return pieces.empty() ? at::kFloat : source_.tensor(pieces.front().name).dtype;
+}
 
 void ModelWeights::read(const std::string& fqn, const Box& box, const Tensor& destination) const {
-  for_each_run(places_.at(fqn), box, destination,
-               [&](const HuggingFacePiece& piece, const Box& theirs, const Tensor& view) {
-                 source_.read(piece.name, theirs, view);
-               });
+  const auto& pieces = places_.at(fqn);
+  if (pieces.empty()) {
+    destination.zero_();
+    return;
+  }
+  for_each_run(pieces, box, destination, [&](const HuggingFacePiece& piece, const Box& theirs, const Tensor& view) {
+    source_.read(piece.name, theirs, view);
+  });
 }
 
 void load_weights(LanguageModel& model, const checkpoint::WeightsSource& source) {

@@ -12,12 +12,13 @@ namespace titanium::models {
 class ModelWeights {
  public:
   // Finds the model's parameters and persistent buffers in the source, which must outlive this. Their names there are
-  // ours, ours below "model.", or Hugging Face's, whose order of rows is then undone. Training state beside the model
-  // and what the model calls redundant is passed over. Throws Error for a parameter that is missing or has another
-  // shape or no floating-point numbers, and for a tensor that the model does not have.
+  // ours, ours below "model.", or Hugging Face's, whose order of rows is then undone. Quantised tensors count as what
+  // they stand for (checkpoint/expanded_weights.h). Training state beside the model and what the model calls redundant
+  // is passed over. Throws Error for a parameter that is missing or has another shape or no floating-point numbers, and
+  // for a tensor that the model does not have.
   ModelWeights(const LanguageModel& model, const checkpoint::WeightsSource& source);
 
-  // In which the parameter is stored.
+  // In which the parameter is stored; float32 for a buffer that is not there.
   Dtype dtype(const std::string& fqn) const;
 
   // Copies a box of the parameter into `destination`, of any strides, dtype and device. Reads only the bytes of the
@@ -27,6 +28,7 @@ class ModelWeights {
  private:
   void check_names(const LanguageModel& model) const;
 
+  std::unique_ptr<const checkpoint::WeightsSource> expanded_;  // null: nothing is quantised
   const checkpoint::WeightsSource& source_;
   std::map<std::string, std::vector<HuggingFacePiece>> places_;  // by our name: the tensors of the source
 };

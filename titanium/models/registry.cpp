@@ -6,6 +6,7 @@
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
 #include "titanium/base/nearest_name.h"
+#include "titanium/checkpoint/expanded_weights.h"
 #include "titanium/models/llama3/spec.h"
 #include "titanium/models/model_weights.h"
 #include "titanium/models/qwen3/spec.h"
@@ -72,13 +73,20 @@ std::optional<std::string> name_of_model_in(const std::filesystem::path& folder)
   const auto type = json["model_type"].get<std::string>();
   std::optional<std::string> name;
   for (const ModelSpec& spec : models()) {
-    if (spec.hugging_face_type == type) name = spec.name;
+    if (std::ranges::count(spec.hugging_face_types, type) > 0) name = spec.name;
   }
   return name;
 }
 
-void load_hugging_face_weights(LanguageModel& model, const std::filesystem::path& path) {
-  load_weights(model, *checkpoint::open_safetensors(path));
+void load_hugging_face_weights(LanguageModel& model, const std::filesystem::path& path, bool expand_quantised) {
+  const auto source = checkpoint::open_safetensors(path);
+  if (const auto quantised = checkpoint::find_quantised(*source); quantised && !expand_quantised) {
+    throw UsageError(
+        fmt::format("{} holds quantised weights, such as \"{}\". Set checkpoint.initial_load_in_hf_quantized = true to "
+                    "expand them.",
+                    path.string(), *quantised));
+  }
+  load_weights(model, *source);
 }
 
 }  // namespace titanium::models

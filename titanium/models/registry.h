@@ -23,7 +23,7 @@ std::unique_ptr<LanguageModel> build_model(const ModelSpec& spec, const JobConfi
 std::optional<std::string> name_of_model_in(const std::filesystem::path& folder);
 
 // Fills what is stored here of a materialised model's parameters from Hugging Face weights, a file or a folder. Throws
-// as ModelWeights does.
-void load_hugging_face_weights(LanguageModel& model, const std::filesystem::path& path);
+// UsageError for quantised weights unless they are to be expanded, and as ModelWeights does.
+void load_hugging_face_weights(LanguageModel& model, const std::filesystem::path& path, bool expand_quantised = false);
 
 }  // namespace titanium::models

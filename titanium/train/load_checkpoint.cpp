@@ -234,7 +234,7 @@ void load_checkpoint(TrainState& run, const LoadSource& source) {
   log_info("Loading the checkpoint from {}.", source.folder.string());
   const auto begin = std::chrono::steady_clock::now();
   if (source.hugging_face) {
-    models::load_hugging_face_weights(*run.model, source.folder);
+    models::load_hugging_face_weights(*run.model, source.folder, run.config.checkpoint.initial_load_in_hf_quantized);
     run.step = source.step.value_or(0);
   } else {
     load(run, source);

@@ -55,11 +55,11 @@ TEST(Availability, OfTheConvertersThatOfLinearLayersToFloat8IsThere) {
             Args{"not available yet: model.converters = [\"quantize.linear.float8\", \"quantize.grouped_mm.float8\"]"});
 }
 
-TEST(Availability, QuantisedWeightsAreNotLoaded) {
+TEST(Availability, AllOptionsOfCheckpointsAreThere) {
   EXPECT_EQ(missing({"--checkpoint.enable", "--checkpoint.load_step=10", "--checkpoint.async_mode=async"}), Args{});
   EXPECT_EQ(
       missing({"--checkpoint.enable", "--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_in_hf_quantized"}),
-      Args{"not available yet: checkpoint.initial_load_in_hf_quantized = true"});
+      Args{});
 }
 
 TEST(Availability, OnlyTheAxesThatAreThereMayBeUsed) {

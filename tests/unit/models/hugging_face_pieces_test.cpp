@@ -1,4 +1,5 @@
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 
@@ -62,6 +63,31 @@ TEST(HuggingFacePieces, RowsOfHeadsArePermutedInsideEachPiece) {
                  EXPECT_TRUE(at::equal(view, ours.slice(0, first, kRows, 2)));
                  EXPECT_EQ(rows, (Box{{first * kRows / 2, 0}, {kRows / 2, kColumns}}));
                });
+}
+
+TEST(HuggingFacePieces, StackedExpertsMayShareATransposedTensor) {
+  // Gate and up [E, out, in] in one tensor [E, in, 2 out].
+  const Shape ours = {kExperts, kRows, kColumns}, shared = {kExperts, kColumns, 2 * kRows};
+  const Tensor gate = at::arange(volume(ours), at::kFloat).view(ours), up = gate + 1000;
+  const Tensor theirs = at::zeros(shared), expected = at::cat({gate.transpose(1, 2), up.transpose(1, 2)}, 2);
+  for (const int64_t half : {0, 1}) {
+    HuggingFacePiece piece = whole_piece("gate_up", ours);
+    piece.transposed = true;
+    EXPECT_EQ(piece.shape(), (Shape{kExperts, kColumns, kRows}));
+    piece.whole_shape = shared;
+    piece.begin = {0, 0, half * kRows};
+    EXPECT_EQ(piece.shape(), shared);
+    const Tensor whole = half == 0 ? gate : up;
+    for (const Box& box : {Box{{0, 0, 0}, {1, kRows, kColumns}}, Box{{1, 1, 0}, {2, 3, kColumns}},
+                           Box{{1, 0, 0}, {2, 1, 1}}, Box{{1, 0, 1}, {2, 1, 1}}}) {
+      for_each_run({piece}, box, box_of(whole, box), [&](const HuggingFacePiece&, const Box& at, const Tensor& view) {
+        box_of(theirs, at).copy_(view);
+        Tensor back = at::zeros(at.shape);
+        EXPECT_TRUE(at::equal(back.copy_(box_of(expected, at)), view));
+      });
+    }
+  }
+  EXPECT_TRUE(at::equal(theirs, expected));
 }
 
 }  // namespace

@@ -145,9 +145,9 @@ TEST_F(ConfigJson, HeadsMustShareTheHiddenSizeEvenly) {
 
 TEST_F(ConfigJson, RopeFactorsMustLeaveARange) {
   Json scaling = kScaling;
-  scaling["high_freq_factor"] = 1.0;
+  scaling["high_freq_factor"] = 0.5;
   EXPECT_EQ(refusal_with("rope_scaling", scaling),
-            ": rope_scaling: high_freq_factor is 1.0, but should be larger than low_freq_factor.");
+            ": rope_scaling: high_freq_factor is 0.5, but should be not smaller than low_freq_factor.");
 }
 
 TEST_F(ConfigJson, WhatIsNoObjectIsRefused) {

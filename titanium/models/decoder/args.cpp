@@ -37,8 +37,8 @@ void read_rope(const JsonReader& config, Args& args, double default_theta) {
   args.rope_scaling = ops::RopeScaling{scaling.positive("factor"), scaling.positive("low_freq_factor"),
                                        scaling.positive("high_freq_factor"),
                                        scaling.size("original_max_position_embeddings", kLongestSequence)};
-  if (args.rope_scaling->high_frequency_factor <= args.rope_scaling->low_frequency_factor) {
-    scaling.fail("high_freq_factor", "larger than low_freq_factor");
+  if (args.rope_scaling->high_frequency_factor < args.rope_scaling->low_frequency_factor) {
+    scaling.fail("high_freq_factor", "not smaller than low_freq_factor");
   }
 }
 

@@ -68,8 +68,7 @@ ArgFields<Args> dense_fields(std::function<int64_t(const Args&)> head_dim, doubl
       field<Args>("vocab_size", &Args::vocab_size, "vocab_size"),
       field<Args>("norm_eps", &Args::norm_eps, "rms_norm_eps", [norm_eps](const Args&) { return norm_eps; }),
       field<Args>("rope_theta", &Args::rope_theta),
-      ArgField<Args>{"rope_scaling", "", [](const Args& a) { return rope_scaling_json(a.rope_scaling); },
-                     [](const JsonReader&, Args&) {}},
+      logged_field<Args>("rope_scaling", [](const Args& a) { return rope_scaling_json(a.rope_scaling); }),
       field<Args>(
           "max_seq_len", &Args::max_seq_len, "max_position_embeddings",
           [max_seq_len](const Args&) { return max_seq_len; }, kLongestSequence),

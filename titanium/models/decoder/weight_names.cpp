@@ -13,6 +13,19 @@ const std::map<std::string, std::string, std::less<>> kOutside = {
     {"output.weight", "lm_head.weight"},
 };
 
+// One tensor for each row of the first dim, whose number is at `number` of the name in the place of {}.
+std::vector<HuggingFacePiece> pieces_of_experts(const std::string& name, size_t number, const Shape& global_shape) {
+  std::vector<HuggingFacePiece> pieces;
+  for (int64_t expert = 0; expert < global_shape.at(0); ++expert) {
+    HuggingFacePiece piece = whole_piece(std::string(name).replace(number, 2, std::to_string(expert)), global_shape);
+    piece.box.offset[0] = expert;
+    piece.box.shape[0] = 1;
+    piece.dropped_dims = 1;
+    pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
 }  // namespace
 
 const NamesInBlock& dense_names_in_block() {
@@ -26,6 +39,16 @@ const NamesInBlock& dense_names_in_block() {
   return names;
 }
 
+NamesInBlock names_in_block_with_experts() {
+  NamesInBlock names = dense_names_in_block();
+  names["moe.router.gate.weight"] = "mlp.gate.weight";
+  names["moe.experts.w1"] = "mlp.experts.{}.gate_proj.weight";
+  names["moe.experts.w2"] = "mlp.experts.{}.down_proj.weight";
+  names["moe.experts.w3"] = "mlp.experts.{}.up_proj.weight";
+  names["moe.expert_bias"] = "";
+  return names;
+}
+
 std::vector<HuggingFacePiece> NamedWeights::pieces(const std::string& fqn, const Shape& global_shape) const {
   if (const auto found = kOutside.find(fqn); found != kOutside.end()) {
     HuggingFacePiece piece = whole_piece(found->second, global_shape);
@@ -35,8 +58,13 @@ std::vector<HuggingFacePiece> NamedWeights::pieces(const std::string& fqn, const
   const size_t end_of_number = fqn.find('.', std::string_view("layers.").size());
   TI_ASSERT(fqn.starts_with("layers.") && end_of_number != std::string::npos, "{} is not a parameter of a block", fqn);
   const std::string inside = fqn.substr(end_of_number + 1);
-  HuggingFacePiece piece =
-      whole_piece(fmt::format("model.{}.{}", fqn.substr(0, end_of_number), names_.at(inside)), global_shape);
+  const std::string& theirs = names_.at(inside);
+  if (theirs.empty()) return {};
+  const std::string name = fmt::format("model.{}.{}", fqn.substr(0, end_of_number), theirs);
+  if (const size_t number = name.find("{}"); number != std::string::npos) {
+    return pieces_of_experts(name, number, global_shape);
+  }
+  HuggingFacePiece piece = whole_piece(name, global_shape);
   if (std::ranges::count(rotated_, inside) > 0) piece.head_rows = head_rows_;
   return {piece};
 }

@@ -8,11 +8,15 @@
 
 namespace titanium::models::decoder {
 
-// "attention.wq.weight" -> "self_attn.q_proj.weight": what is below layers.<i> here and model.layers.<i> there.
+// "attention.wq.weight" -> "self_attn.q_proj.weight": what is below layers.<i> here and model.layers.<i> there. With {}
+// in a name the parameter is stacked experts, of which each is a tensor there, {} its number. What has an empty name is
+// not there.
 using NamesInBlock = std::map<std::string, std::string, std::less<>>;
 
 // Norms, grouped-query attention, and a SwiGLU feed-forward layer.
 const NamesInBlock& dense_names_in_block();
+// These, and a layer of experts in the place of the feed-forward layer: one tensor per expert; no bias that balances.
+NamesInBlock names_in_block_with_experts();
 
 // An adapter that needs only names and, where Hugging Face rotates other pairs of a head, the order of rows. A family
 // derives from it.

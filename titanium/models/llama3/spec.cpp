@@ -22,8 +22,10 @@ std::unique_ptr<LanguageModel> build(const config::Model& options, std::optional
 
 template <const Flavors& (*kFlavors)()>
 ModelSpec spec(std::string name) {
-  return {
-      .name = std::move(name), .flavors = names_of(kFlavors()), .build = build<kFlavors>, .hugging_face_type = "llama"};
+  return {.name = std::move(name),
+          .flavors = names_of(kFlavors()),
+          .build = build<kFlavors>,
+          .hugging_face_types = {"llama"}};
 }
 
 }  // namespace

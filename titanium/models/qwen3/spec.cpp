@@ -16,7 +16,8 @@ std::unique_ptr<LanguageModel> build(const config::Model& options, std::optional
 }  // namespace
 
 ModelSpec spec() {
-  return {.name = "qwen3", .flavors = names_of(flavors()), .build = build, .hugging_face_type = "qwen3"};
+  return {
+      .name = "qwen3", .flavors = names_of(flavors()), .build = build, .hugging_face_types = {"qwen3"}};
 }
 
 }  // namespace titanium::models::qwen3
