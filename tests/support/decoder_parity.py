@@ -204,6 +204,7 @@ class ExplicitMask(torch.nn.Module):
 class AgainstTorchtitan(Folder):
     NAME = None  # model.name
     NORMS = 1e-3  # the largest relative difference
+    FALL = 0.3  # of the loss, at least
 
     def torchtitan_model(self, seq_len):
         """torchtitan's debug model."""
@@ -259,7 +260,7 @@ class AgainstTorchtitan(Folder):
     def test_twenty_steps_give_the_same_losses_and_norms(self):
         ours = self.our_run(20, "--training.seq_len=128", "--training.local_batch_size=4")
         _, losses, norms = self.torch_run(ours)
-        self.assertGreater(losses[0] - losses[-1], 0.3)
+        self.assertGreater(losses[0] - losses[-1], self.FALL)
         # Rounding differs and grows with the steps; the norm of a CPU run in plain fp32 order is itself off by 1e-4.
         for step in range(20):
             with self.subTest(step=step + 1):

@@ -30,4 +30,22 @@ void check_moe(const MoeArgs& args, const std::string& model) {
   }
 }
 
+nlohmann::ordered_json moe_json(const MoeArgs& args) {
+  nlohmann::ordered_json json = {{"num_experts", args.num_experts},
+                                 {"num_shared_experts", args.num_shared_experts},
+                                 {"top_k", args.top_k},
+                                 {"moe_hidden_dim", args.moe_hidden_dim},
+                                 {"score_func", args.score_func},
+                                 {"route_norm", args.route_norm},
+                                 {"route_scale", args.route_scale},
+                                 {"score_before_experts", args.score_before_experts}};
+  if (args.num_expert_groups > 0) {
+    json["num_expert_groups"] = args.num_expert_groups;
+    json["num_limited_groups"] = args.num_limited_groups;
+  }
+  json["load_balance_coeff"] = args.load_balance_coeff;
+  if (args.clamped_swiglu) json["swiglu_limit"] = args.swiglu_limit;
+  return json;
+}
+
 }  // namespace titanium::models::decoder

@@ -29,4 +29,7 @@ struct MoeArgs {
 // Throws UsageError, which names `model`, if they contradict each other.
 void check_moe(const MoeArgs& args, const std::string& model);
 
+// The fields for the log line.
+nlohmann::ordered_json moe_json(const MoeArgs& args);
+
 }  // namespace titanium::models::decoder

@@ -1,6 +1,7 @@
 #include "titanium/models/qwen3/model.h"
 
 #include "titanium/models/decoder/grouped_query_attention.h"
+#include "titanium/models/decoder/moe_feed_forward.h"
 #include "titanium/models/decoder/swiglu_feed_forward.h"
 #include "titanium/models/decoder/weight_names.h"
 #include "titanium/ops/init.h"
@@ -50,7 +51,7 @@ class Attention : public decoder::GroupedQueryAttention {
 };
 
 decoder::NamesInBlock names_in_block() {
-  decoder::NamesInBlock names = decoder::dense_names_in_block();
+  decoder::NamesInBlock names = decoder::names_in_block_with_experts();
   names["attention.q_norm.weight"] = "self_attn.q_norm.weight";
   names["attention.k_norm.weight"] = "self_attn.k_norm.weight";
   return names;
@@ -74,6 +75,9 @@ class Family : public decoder::Family {
     return std::make_unique<Attention>(fmt::format("layers.{}.attention", layer), args_);
   }
   std::unique_ptr<decoder::FeedForward> feed_forward(int64_t layer) const override {
+    if (args_.moe) {
+      return std::make_unique<decoder::MoeFeedForward>(fmt::format("layers.{}.moe", layer), args_.dim, *args_.moe);
+    }
     return std::make_unique<decoder::SwigluFeedForward>(fmt::format("layers.{}.feed_forward", layer), args_.dim,
                                                         args_.ffn_hidden_dim);
   }

@@ -17,7 +17,7 @@ std::unique_ptr<LanguageModel> build(const config::Model& options, std::optional
 
 ModelSpec spec() {
   return {
-      .name = "qwen3", .flavors = names_of(flavors()), .build = build, .hugging_face_types = {"qwen3"}};
+      .name = "qwen3", .flavors = names_of(flavors()), .build = build, .hugging_face_types = {"qwen3", "qwen3_moe"}};
 }
 
 }  // namespace titanium::models::qwen3
