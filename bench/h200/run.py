@@ -5,6 +5,7 @@ import dataclasses
 import json
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -40,19 +41,38 @@ class Setting:
     float8: bool = False
     tuned: bool = False
     model: str = "llama3"
+    shape: dict = dataclasses.field(default_factory=dict)  # config.json of a model that no flavor has, such as one of fewer layers
+    alone: int = 0  # tokens per second of the products and attentions alone, measured elsewhere
 
     @property
     def size(self):
         """The name in floor.MODELS; empty for the debug model, which has no floor."""
         return self.flavor if self.model == "llama3" else f"{self.model} {self.flavor}"
 
+    def write_assets(self, folder):
+        """What flavor auto reads, for the lifetime of the run."""
+        if not self.shape:
+            return
+        self.assets = folder / "assets"
+        shutil.copytree(ROOT / "tests" / "assets" / "tokenizer", self.assets)
+        (self.assets / "config.json").write_text(json.dumps(self.shape))
+
     def arguments(self):
         model = ["--model.name", self.model, "--model.flavor", self.flavor] if self.flavor else ["--job.config_file", "configs/llama3/debug_model.toml"]
+        if self.shape:
+            model += ["--model.hf_assets_path", str(self.assets)]
         if self.bf16_states:
             model += ["--training.dtype", "bfloat16"]
         return model + ["--training.seq_len", str(self.tokens), "--training.local_batch_size", str(self.batch),
                         "--training.global_batch_size", str(self.batch * self.accumulation), "--lr_scheduler.warmup_steps", "2",
                         "--optimizer.lr", "3e-4", *self.options.split()]
+
+
+def experts_of_qwen3(layers):
+    return {"model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": layers, "num_attention_heads": 32, "num_key_value_heads": 4,
+            "head_dim": 128, "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8,
+            "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [], "vocab_size": 151936, "rms_norm_eps": 1e-6,
+            "rope_theta": 1e6, "max_position_embeddings": 40960, "tie_word_embeddings": False, "hidden_act": "silu"}
 
 
 SETTINGS = [
@@ -76,6 +96,11 @@ SETTINGS = [
     Setting("8B, 8192, batch 2, 8 accumulation steps, Muon", "8B", 8192, 2, f"{NONE} --optimizer.name Muon", "", 1, steps=6, accumulation=8),
     Setting("Qwen 3 1.7B, fp32 states, 4096, batch 4", "1.7B", 4096, 4, NONE, "44,400 (torchtitan, 50.1 GiB)", 47500, 50.0, bf16_states=False,
             tuned=True, model="qwen3"),
+    Setting("Qwen 3 30B-A3B, 16 layers, 4096, batch 4", "auto", 4096, 4, NONE, "28,903 (torchtitan, 108.6 GiB)", 47000, 108.0, model="qwen3",
+            shape=experts_of_qwen3(16), alone=63000),
+    Setting("Qwen 3 30B-A3B, 16 layers, 4096, batch 4, forced balance", "auto", 4096, 4, f"{NONE} --debug.moe_force_load_balance",
+            "30,994 (torchtitan)", 47000, 108.0, model="qwen3", shape=experts_of_qwen3(16), alone=63000),
+    Setting("Qwen 3 30B-A3B, 8 layers, 4096, batch 4", "auto", 4096, 4, NONE, "", 1, model="qwen3", shape=experts_of_qwen3(8)),
     Setting("8B, 131072, full", "8B", 131072, 1, "--activation_checkpoint.mode full", "out of memory (torchtitan)", 1, steps=2),
     Setting("debugmodel, fp32 states, 2048, batch 8", "", 2048, 8, NONE, "421,000 (torchtitan)", 1200000, steps=40, bf16_states=False),
 ]
@@ -129,7 +154,9 @@ def row(setting, found, ceilings, older=()):
     if "error" in found:
         return f"| {setting.name} | {found['error']} | | | | | | {setting.peer} | missed |"
     ratio = ""
-    if setting.flavor:
+    if setting.alone:
+        ratio = f"products alone: {setting.alone:,} ({100 * found['tps'] / setting.alone:.0f} %)"
+    elif setting.flavor and not setting.shape:
         tokens = setting.batch * setting.accumulation * setting.tokens
         lowest = floor_seconds(MODELS[setting.size], setting.tokens, tokens, 2 if setting.bf16_states else 4, ceilings, setting.float8)
         ratio = f"{1 / lowest:,.0f} ({100 * found['tps'] * lowest:.0f} %)"
@@ -184,6 +211,7 @@ def main():
     for i, setting in enumerate(SETTINGS):
         if not re.search(options.rows, setting.name):
             continue
+        setting.write_assets(new_folder(options.work, f"assets_{i}"))
         if setting.tuned:
             tune(setting, new_folder(options.work, f"tune_{i}"))
         older = [measure(setting, new_folder(options.work, f"before_{i}"), options.against)] if options.against else []
