@@ -152,6 +152,11 @@ TEST(Registry, AConfigJsonSaysWhichModelItDescribes) {
   for (const auto& [type, name] : std::map<std::string, std::optional<std::string>>{{"\"qwen3\"", "qwen3"},
                                                                                     {"\"qwen3_moe\"", "qwen3"},
                                                                                     {"\"llama\"", "llama3"},
+                                                                                    {"\"deepseek_v3\"", "deepseek_v3"},
+                                                                                    {"\"deepseek_v2\"", "deepseek_v3"},
+                                                                                    {"\"gpt_oss\"", "gpt_oss"},
+                                                                                    {"\"llama4\"", "llama4"},
+                                                                                    {"\"llama4_text\"", "llama4"},
                                                                                     {"\"other\"", std::nullopt},
                                                                                     {"3", std::nullopt}}) {
     write_file_atomically(folder / "config.json", fmt::format("{{\"model_type\": {}}}", type));
