@@ -61,12 +61,12 @@ class FaultyExecutor : public train::Executor {
  public:
   FaultyExecutor(std::unique_ptr<train::Executor> inner, const train::TrainState& run, Fault fault)
       : inner_(std::move(inner)), run_(run), fault_(std::move(fault)) {}
-  Tensor forward_backward(const std::vector<data::Batch>& batches, double scale) override {
+  Tensor forward_backward(const std::vector<train::BatchPtr>& batches, double scale) override {
     const Tensor loss = inner_->forward_backward(batches, scale);
     if (run_.step + 1 == fault_.step) happen(fault_);
     return loss;
   }
-  Tensor loss(const data::Batch& batch) override { return inner_->loss(batch); }
+  Tensor loss(const train::Batch& batch) override { return inner_->loss(batch); }
   int64_t loss_rank() const override { return inner_->loss_rank(); }
   const Parameter* second_copy() const override { return inner_->second_copy(); }
 

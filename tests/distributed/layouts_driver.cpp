@@ -88,7 +88,7 @@ void run_layout(const Layout& layout, comm::Environment environment, const std::
     const train::LossOfAllRanks loss = train::loss_of_all_ranks(run, step);
     report["loss"].push_back(loss.mean.item<double>());
     report["grad_norm"].push_back(step.grad_norm.item<double>());
-    report["valid_tokens"].push_back(step.all_valid_tokens);
+    report["valid_tokens"].push_back(step.total_weight);
   }
   report["tokens_seen"] = run.tokens_seen;
   shards.add("final.", run.parameters);

@@ -14,7 +14,7 @@
 #include "titanium/checkpoint/safetensors/reader.h"
 #include "titanium/checkpoint/safetensors/writer.h"
 #include "titanium/train/inference/load_model.h"
-#include "titanium/train/token_batch.h"
+#include "titanium/train/task/text_task.h"
 #include "titanium/train/train_step.h"
 
 namespace titanium::train {
@@ -48,13 +48,13 @@ void train_steps(int steps, const std::string& out, std::span<const std::string>
   for (const Parameter* parameter : run.parameters) {
     results.push_back({"initial." + parameter->fqn, parameter->value.detach().clone()});
   }
-  const auto same_data = build_loader(config.training, run.tokenizer);
+  const auto same_data = build_loader(config.training, data::Tokenizer::load(config.model.hf_assets_path));
   std::vector<Tensor> tokens, labels;
   std::vector<double> losses, norms;
   for (int step = 0; step < steps; ++step) {
-    const LabelledBatch batch = to_device(same_data->next().value(), *run.model, at::kCPU);
-    tokens.push_back(batch.inputs.tokens_BS);
-    labels.push_back(batch.labels_BS);
+    const data::Batch batch = same_data->next().value();
+    tokens.push_back(at::tensor(batch.inputs, at::kLong).view({-1, batch.seq_len}));
+    labels.push_back(at::tensor(batch.labels, at::kLong).view({-1, batch.seq_len}));
     const StepReport report = train_step(run).value();
     losses.push_back(report.loss.item<double>());
     norms.push_back(report.grad_norm.item<double>());

@@ -42,8 +42,8 @@ inline void store_moments(const optim::Optimizer& optimizer, std::map<std::strin
 // The largest mean loss of a rank, found without the reductions that the run has for it.
 inline double largest_mean(comm::Group& world, const train::StepReport& report) {
   const Tensor means = at::zeros({world.size()}, at::kDouble);
-  const double tokens = static_cast<double>(std::max<int64_t>(1, report.valid_tokens));
-  world.all_gather(means, report.loss.view({1}) * (static_cast<double>(report.all_valid_tokens) / tokens))->wait();
+  const double weight = static_cast<double>(std::max<int64_t>(1, report.weight));
+  world.all_gather(means, report.loss.view({1}) * (static_cast<double>(report.total_weight) / weight))->wait();
   return means.max().item<double>();
 }
 
@@ -60,7 +60,7 @@ inline void train_rank(const JobConfig& config, const ModelMaker& make_model, co
     if (!reports) continue;
     outcome.losses.push_back(loss.mean.item<double>());
     outcome.norms.push_back(report.grad_norm.item<double>());
-    outcome.valid_tokens.push_back(report.all_valid_tokens);
+    outcome.valid_tokens.push_back(report.total_weight);
   }
   store_shards(run.parameters, outcome.final);
   store_moments(*run.optimizer, outcome.final);

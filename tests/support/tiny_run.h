@@ -35,11 +35,10 @@ inline models::llama3::Args tiny_args(bool tied) {
   return args;
 }
 
-using ModelMaker = std::function<std::unique_ptr<models::LanguageModel>()>;
+using ModelMaker = std::function<std::unique_ptr<models::Model>()>;
 
 // This rank's run of any model. `world` outlives it.
-inline train::TrainState build_run(const JobConfig& config, std::unique_ptr<models::LanguageModel> model,
-                                   comm::World& world) {
+inline train::TrainState build_run(const JobConfig& config, std::unique_ptr<models::Model> model, comm::World& world) {
   auto plan = train::plan_model(config, world.size(), world.rank(), std::move(model));
   return train::build_train_state(config, at::kCPU, std::shared_ptr<comm::World>(&world, [](comm::World*) {}),
                                   std::move(plan));

@@ -104,15 +104,14 @@ class Family : public decoder::Family {
 
 // 4. What the registry would get.
 inline ModelSpec spec() {
-  return {
-      .name = "toy",
-      .flavors = names_of(flavors()),
-      .build = [](const config::Model& options, std::optional<int64_t> max_seq_len) -> std::unique_ptr<LanguageModel> {
-        Args args = flavors().at(options.flavor);
-        decoder::apply_options(args, options, max_seq_len);
-        return std::make_unique<decoder::Decoder>(std::make_shared<Family>(args));
-      },
-      .hugging_face_types = {"toy"}};
+  return {.name = "toy",
+          .flavors = names_of(flavors()),
+          .build = [](const config::Model& options, std::optional<int64_t> max_seq_len) -> std::unique_ptr<Model> {
+            Args args = flavors().at(options.flavor);
+            decoder::apply_options(args, options, max_seq_len);
+            return std::make_unique<decoder::Decoder>(std::make_shared<Family>(args));
+          },
+          .hugging_face_types = {"toy"}};
 }
 
 }  // namespace titanium::test::toy

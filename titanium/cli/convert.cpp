@@ -35,8 +35,8 @@ fs::path assets_of(const Options& options) {
 }
 
 // Null where everything is to be converted as it is.
-std::unique_ptr<models::LanguageModel> build_model(const Options& options, const checkpoint::WeightsSource& source,
-                                                   const fs::path& assets) {
+std::unique_ptr<models::Model> build_model(const Options& options, const checkpoint::WeightsSource& source,
+                                           const fs::path& assets) {
   // Formats that know nothing of models are copied whole, unless a model is named.
   const bool has_other_names =
       source.format() == "Hugging Face weights" || source.contains("model.embed_tokens.weight");

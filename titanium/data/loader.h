@@ -61,6 +61,7 @@ class Loader {
   void rewind();  // begins again with the first sample
 
   double last_wait_seconds() const { return last_wait_seconds_; }  // that the last next() waited for the threads
+  const LoaderOptions& options() const { return options_; }
   int64_t streams() const { return corpus_.streams(); }
   int64_t bad_records() const { return corpus_.bad_records(); }
 

@@ -59,14 +59,13 @@ struct Output {
 };
 
 // The one dtype of all parameters, if there is such.
-Dtype common_dtype(const LanguageModel& model, const ModelWeights& weights) {
+Dtype common_dtype(const Model& model, const ModelWeights& weights) {
   std::set<Dtype> dtypes;
   for (const Parameter* parameter : model.parameters()) dtypes.insert(weights.dtype(parameter->fqn));
   return dtypes.size() == 1 ? *dtypes.begin() : at::kFloat;
 }
 
-Output output_of_model(const LanguageModel& model, std::shared_ptr<const ModelWeights> weights,
-                       std::optional<Dtype> dtype) {
+Output output_of_model(const Model& model, std::shared_ptr<const ModelWeights> weights, std::optional<Dtype> dtype) {
   Output output;
   for (const auto& [fqn, shape] : model.stored_tensors()) {
     output.tensors.push_back({fqn, {fqn}, dtype.value_or(weights->dtype(fqn)), shape});
@@ -125,8 +124,7 @@ void write_dcp(const checkpoint::WeightsSource& source, const Output& output, co
   checkpoint::publish_dcp(folder, parts, source.facts());
 }
 
-void write_hugging_face(const LanguageModel& model, const Output& output, const fs::path& folder,
-                        const fs::path& assets) {
+void write_hugging_face(const Model& model, const Output& output, const fs::path& folder, const fs::path& assets) {
   const HuggingFaceExport out(model, output.tensors.front().dtype, assets);
   out.create_files(folder);
   output.for_each_slice([&](const OutputTensor& tensor, const Box& box, const Tensor& slice) {

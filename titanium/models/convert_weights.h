@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "titanium/checkpoint/weights_source.h"
-#include "titanium/models/language_model.h"
+#include "titanium/models/model.h"
 
 namespace titanium::models {
 
@@ -15,7 +15,7 @@ struct ConvertOptions {
   WeightsFormat to = WeightsFormat::kDcp;
   // Null: everything that the source has, under its names and paths; impossible for Hugging Face. Else the parameters
   // of this model only, under our names, or Hugging Face's.
-  const LanguageModel* model = nullptr;
+  const Model* model = nullptr;
   // The dtype of the weights (not of training state). Without it they keep the dtype of the source; where the format
   // wants one dtype for all and the source has several, that is float32.
   std::optional<Dtype> dtype;

@@ -95,12 +95,12 @@ std::map<std::string, std::string> files_of_index(const fs::path& assets, const 
 
 }  // namespace
 
-HuggingFaceExport::HuggingFaceExport(const LanguageModel& model, Dtype dtype, fs::path assets, uint64_t shard_bytes)
+HuggingFaceExport::HuggingFaceExport(const Model& model, Dtype dtype, fs::path assets, uint64_t shard_bytes)
     : dtype_(dtype), assets_(std::move(assets)), config_(hugging_face_of(model).config_json(dtype)) {
   plan(model, shard_bytes);
 }
 
-void HuggingFaceExport::plan(const LanguageModel& model, uint64_t shard_bytes) {
+void HuggingFaceExport::plan(const Model& model, uint64_t shard_bytes) {
   std::vector<HuggingFacePiece> tensors;  // in the order of the parameters; one of several that share a tensor
   std::vector<std::string> names;
   std::set<std::string> known;

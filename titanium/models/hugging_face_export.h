@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "titanium/checkpoint/safetensors/header.h"
-#include "titanium/models/language_model.h"
+#include "titanium/models/model.h"
 
 namespace titanium::models {
 
@@ -30,7 +30,7 @@ class HuggingFaceExport {
   // Decides which tensor lies where, from the parameters' global shapes. If `assets` has an index of weights with
   // exactly the model's names, its files are followed, else files are filled up to `shard_bytes`. All ranks must see
   // the same assets. `assets` may be empty, a file or missing.
-  HuggingFaceExport(const LanguageModel& model, Dtype dtype, std::filesystem::path assets,
+  HuggingFaceExport(const Model& model, Dtype dtype, std::filesystem::path assets,
                     uint64_t shard_bytes = kHuggingFaceShardBytes);
 
   // Makes the folder, the safetensors files with their headers and final sizes, the index if there are several,
@@ -60,7 +60,7 @@ class HuggingFaceExport {
     size_t file = 0;
     uint64_t begin = 0;  // in the file
   };
-  void plan(const LanguageModel& model, uint64_t shard_bytes);
+  void plan(const Model& model, uint64_t shard_bytes);
   std::string index_json() const;
 
   Dtype dtype_;

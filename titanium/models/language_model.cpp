@@ -1,42 +1,26 @@
 #include "titanium/models/language_model.h"
 
-#include <algorithm>
-#include <numeric>
+#include <tuple>
 
 #include "titanium/base/error.h"
 
 namespace titanium::models {
 
-ModelStage whole_stage(int64_t blocks) {
-  ModelStage stage{.is_first = true, .blocks = std::vector<int64_t>(static_cast<size_t>(blocks)), .is_last = true};
-  std::iota(stage.blocks.begin(), stage.blocks.end(), 0);
-  return stage;
+LanguageModel& as_language_model(Model& model) {
+  if (auto* language_model = dynamic_cast<LanguageModel*>(&model)) return *language_model;
+  throw UsageError(
+      "this model does not read texts, as training on them, evaluation and generation need. Use a language model.");
 }
 
-ModelStage stage_of(const schedule::ModelChildren& children, const std::vector<std::string>& names) {
-  const auto has = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
-  ModelStage stage;
-  stage.is_first = std::ranges::any_of(children.before, has);
-  stage.is_last = std::ranges::any_of(children.after, has);
-  for (size_t block = 0; block < children.blocks.size(); ++block) {
-    if (has(children.blocks[block])) stage.blocks.push_back(static_cast<int64_t>(block));
-  }
-  if (!stage.is_last || std::ranges::all_of(children.after, has)) return stage;
-  throw UsageError(
-      fmt::format("parallelism.module_fqns_per_model_part: {} make the loss together, so they belong to one stage.",
-                  fmt::join(children.after, " and ")));
+std::unique_ptr<LanguageModel> as_language_model(std::unique_ptr<Model> model) {
+  LanguageModel& language_model = as_language_model(*model);
+  std::ignore = model.release();
+  return std::unique_ptr<LanguageModel>(&language_model);
 }
 
 Decoding& decoding_of(LanguageModel& model) {
   if (Decoding* decoding = model.decoding()) return *decoding;
   throw UsageError("this model cannot generate text: it has no decoding. Use a model that is a language model.");
-}
-
-const HuggingFaceAdapter& hugging_face_of(const LanguageModel& model) {
-  if (const HuggingFaceAdapter* adapter = model.hugging_face()) return *adapter;
-  throw UsageError(
-      "this model has no form at Hugging Face. Use a distributed checkpoint: leave checkpoint.initial_load_in_hf and "
-      "checkpoint.last_save_in_hf out.");
 }
 
 }  // namespace titanium::models

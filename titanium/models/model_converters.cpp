@@ -51,8 +51,7 @@ bool has_micro_batches(const JobConfig& config, const parallel::ParallelDims& di
   return dims.pp > 1 || training.global_batch_size > training.local_batch_size * dims.batch();
 }
 
-void convert_to_float8(LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
-                       bool is_gathered) {
+void convert_to_float8(Model& model, const JobConfig& config, const parallel::ParallelDims& dims, bool is_gathered) {
   const config::Float8Linear& options = config.quantize.linear.float8;
   log_recipe(options, is_gathered);
   int64_t converted = 0, layers = 0;
@@ -87,7 +86,7 @@ bool is_float8_layer(const std::string& fqn, int64_t in, int64_t out, const conf
   });
 }
 
-void apply_converters(LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims) {
+void apply_converters(Model& model, const JobConfig& config, const parallel::ParallelDims& dims) {
   if (!has_float8(config)) return;
   const config::Float8Linear& options = config.quantize.linear.float8;
   const bool is_gathered = options.enable_fsdp_float8_all_gather && is_fully_sharded(config.parallelism, dims);

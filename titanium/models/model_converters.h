@@ -2,7 +2,7 @@
 #pragma once
 
 #include "titanium/config/job_config.h"
-#include "titanium/models/language_model.h"
+#include "titanium/models/model.h"
 #include "titanium/parallel/parallel_dims.h"
 #include "titanium/tensor/cuda_backend.h"
 
@@ -15,7 +15,7 @@ bool is_float8_layer(const std::string& fqn, int64_t in, int64_t out, const conf
 // Applies the converters of the configuration to a model without storage, and logs what they did. With
 // quantize.linear.float8 the weights of linear layers get a recipe; nothing else changes, so initial weights and
 // checkpoints are what they would be without. A head that shares the embedding's weight is not converted.
-void apply_converters(LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims);
+void apply_converters(Model& model, const JobConfig& config, const parallel::ParallelDims& dims);
 
 // Throws UsageError that names the remedy if the device cannot compute what the converters ask for.
 void check_converters(const JobConfig& config, Device device);

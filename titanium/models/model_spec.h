@@ -7,9 +7,17 @@
 #include <vector>
 
 #include "titanium/config/job_config.h"
-#include "titanium/models/language_model.h"
+#include "titanium/models/model.h"
 
 namespace titanium::models {
+
+// How the models of a family are trained, where the job does not say.
+struct TrainingDefaults {
+  std::string task = "text";  // what is read, its batches and its loss: a name of train/task/tasks.cpp
+  // Parameters that are updated with options of their own, written as optimizer.param_groups are. The groups of the job
+  // come first, so that they may take what they want.
+  std::vector<config::Names> parameter_groups;
+};
 
 struct ModelSpec {
   std::string name;                  // model.name
@@ -17,8 +25,9 @@ struct ModelSpec {
   // The model of model.flavor and the other options, for sequences up to `max_seq_len`; without it for as many
   // positions as the model was made for. The flavor is one of the list, or "auto": then the sizes are in
   // model.hf_assets_path. No storage is allocated. Throws UsageError for options that do not fit the family.
-  std::unique_ptr<LanguageModel> (*build)(const config::Model& options, std::optional<int64_t> max_seq_len);
+  std::unique_ptr<Model> (*build)(const config::Model& options, std::optional<int64_t> max_seq_len);
   std::vector<std::string> hugging_face_types;  // model_type of its config.json; none: it is not there
+  TrainingDefaults training{};
 };
 
 // The names of a table of flavors.

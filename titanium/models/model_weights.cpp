@@ -18,7 +18,7 @@ constexpr std::string_view kBelow = "model.";
 using Places = std::map<std::string, std::vector<HuggingFacePiece>>;
 
 // Where the parameters would be, for each of the ways to name them.
-Places places_by_our_names(const LanguageModel& model, std::string_view prefix) {
+Places places_by_our_names(const Model& model, std::string_view prefix) {
   Places places;
   for (const auto& [fqn, shape] : model.stored_tensors()) {
     places[fqn] = {whole_piece(std::string(prefix) + fqn, shape)};
@@ -26,7 +26,7 @@ Places places_by_our_names(const LanguageModel& model, std::string_view prefix) 
   return places;
 }
 
-Places places_by_their_names(const LanguageModel& model, const checkpoint::WeightsSource& source) {
+Places places_by_their_names(const Model& model, const checkpoint::WeightsSource& source) {
   Places places;
   if (model.hugging_face() == nullptr) return places;
   for (const auto& [fqn, shape] : model.stored_tensors()) {
@@ -71,7 +71,7 @@ bool is_training_state(std::string_view name) {
   return false;
 }
 
-ModelWeights::ModelWeights(const LanguageModel& model, const checkpoint::WeightsSource& source)
+ModelWeights::ModelWeights(const Model& model, const checkpoint::WeightsSource& source)
     : expanded_(expand_if_quantised(source)), source_(expanded_ ? *expanded_ : source) {
   int64_t most = -1;
   for (Places& places : std::vector{places_by_our_names(model, ""), places_by_our_names(model, kBelow),
@@ -86,7 +86,7 @@ ModelWeights::ModelWeights(const LanguageModel& model, const checkpoint::Weights
   }
 }
 
-void ModelWeights::check_names(const LanguageModel& model) const {
+void ModelWeights::check_names(const Model& model) const {
   const std::vector<std::string> wanted = names_of(places_);
   const auto& [first, pieces] = *places_.begin();
   // Below a prefix is the model, beside it may be anything.
@@ -120,7 +120,7 @@ void ModelWeights::read(const std::string& fqn, const Box& box, const Tensor& de
   });
 }
 
-void load_weights(LanguageModel& model, const checkpoint::WeightsSource& source) {
+void load_weights(Model& model, const checkpoint::WeightsSource& source) {
   const auto whole = model.whole();  // `model` may be a part of it
   const ModelWeights weights(*whole, source);
   const c10::NoGradGuard no_grad;

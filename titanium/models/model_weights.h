@@ -5,7 +5,7 @@
 #include <string>
 
 #include "titanium/checkpoint/weights_source.h"
-#include "titanium/models/language_model.h"
+#include "titanium/models/model.h"
 
 namespace titanium::models {
 
@@ -16,7 +16,7 @@ class ModelWeights {
   // they stand for (checkpoint/expanded_weights.h). Training state beside the model and what the model calls redundant
   // is passed over. Throws Error for a parameter that is missing or has another shape or no floating-point numbers, and
   // for a tensor that the model does not have.
-  ModelWeights(const LanguageModel& model, const checkpoint::WeightsSource& source);
+  ModelWeights(const Model& model, const checkpoint::WeightsSource& source);
 
   // In which the parameter is stored; float32 for a buffer that is not there.
   Dtype dtype(const std::string& fqn) const;
@@ -26,7 +26,7 @@ class ModelWeights {
   void read(const std::string& fqn, const Box& box, const Tensor& destination) const;
 
  private:
-  void check_names(const LanguageModel& model) const;
+  void check_names(const Model& model) const;
 
   std::unique_ptr<const checkpoint::WeightsSource> expanded_;  // null: nothing is quantised
   const checkpoint::WeightsSource& source_;
@@ -37,6 +37,6 @@ class ModelWeights {
 bool is_training_state(std::string_view name);
 
 // Fills what is stored here of a materialised model's parameters, and its persistent buffers.
-void load_weights(LanguageModel& model, const checkpoint::WeightsSource& source);
+void load_weights(Model& model, const checkpoint::WeightsSource& source);
 
 }  // namespace titanium::models

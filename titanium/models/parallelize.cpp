@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kAsyncPieces = 4;
 
 // Scales of float8 weights, and of what they are multiplied with, are those of the uncut tensors.
-void connect_float8(LanguageModel& model, ops::RowExchange& exchange) {
+void connect_float8(Model& model, ops::RowExchange& exchange) {
   for (Parameter* parameter : model.parameters()) {
     if (!parameter->float8) continue;
     for (const Placement& placement : parameter->placements) {
@@ -27,7 +27,7 @@ void connect_float8(LanguageModel& model, ops::RowExchange& exchange) {
   }
 }
 
-std::unique_ptr<ops::RowExchange> apply_tensor_parallel(LanguageModel& model, const config::Parallelism& options,
+std::unique_ptr<ops::RowExchange> apply_tensor_parallel(Model& model, const config::Parallelism& options,
                                                         const parallel::Mesh& mesh) {
   if (mesh.size("tp") == 1) return nullptr;
   const bool async = options.enable_async_tensor_parallel;
@@ -39,7 +39,7 @@ std::unique_ptr<ops::RowExchange> apply_tensor_parallel(LanguageModel& model, co
   return exchange;
 }
 
-std::unique_ptr<ops::ContextExchange> apply_context_parallel(LanguageModel& model, const config::Parallelism& options,
+std::unique_ptr<ops::ContextExchange> apply_context_parallel(Model& model, const config::Parallelism& options,
                                                              const ops::SequenceShare& share,
                                                              const parallel::Mesh& mesh) {
   if (mesh.size("cp") == 1) return nullptr;
@@ -49,7 +49,7 @@ std::unique_ptr<ops::ContextExchange> apply_context_parallel(LanguageModel& mode
   return exchange;
 }
 
-std::unique_ptr<ops::ExpertExchange> apply_expert_parallel(LanguageModel& model, const parallel::Mesh& mesh) {
+std::unique_ptr<ops::ExpertExchange> apply_expert_parallel(Model& model, const parallel::Mesh& mesh) {
   auto exchange = parallel::make_expert_exchange(mesh);
   model.set_expert_exchange(exchange ? *exchange : ops::all_experts_here(), parallel::cuts_experts(mesh.dims()));
   if (exchange) log_info("Applied Expert Parallelism to the model");
@@ -57,7 +57,7 @@ std::unique_ptr<ops::ExpertExchange> apply_expert_parallel(LanguageModel& model,
 }
 
 // Means over the sequences and tokens of a step, on all ranks together.
-void apply_router_losses(LanguageModel& model, const config::Training& options, const parallel::Mesh& mesh) {
+void apply_router_losses(Model& model, const config::Training& options, const parallel::Mesh& mesh) {
   if (options.moe_balance_loss == 0 && options.moe_z_loss == 0) return;
   const int64_t batch =
       options.global_batch_size > 0 ? options.global_batch_size : options.local_batch_size * mesh.dims().batch();
@@ -66,7 +66,7 @@ void apply_router_losses(LanguageModel& model, const config::Training& options, 
       parallel::router_losses(options.moe_balance_loss / sequences, options.moe_z_loss / tokens, mesh));
 }
 
-std::unique_ptr<parallel::DataParallel> apply_fully_shard(LanguageModel& model, const JobConfig& config,
+std::unique_ptr<parallel::DataParallel> apply_fully_shard(Model& model, const JobConfig& config,
                                                           const parallel::Mesh& mesh, Device device) {
   log_info("Applied {} to the model", mesh.dims().dp_replicate > 1 ? "HSDP" : "FSDP");
   if (config.training.enable_cpu_offload) log_info("Applied CPU Offloading to the model");
@@ -81,7 +81,7 @@ std::unique_ptr<parallel::DataParallel> apply_fully_shard(LanguageModel& model, 
           .precompute_float8_scales = config.quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp});
 }
 
-std::unique_ptr<parallel::DataParallel> apply_data_parallel(LanguageModel& model, const JobConfig& config,
+std::unique_ptr<parallel::DataParallel> apply_data_parallel(Model& model, const JobConfig& config,
                                                             const parallel::Mesh& mesh, Device device) {
   if (is_fully_sharded(config.parallelism, mesh.dims())) return apply_fully_shard(model, config, mesh, device);
   if (mesh.dims().dp_replicate == 1) return std::make_unique<parallel::DataParallel>();
@@ -91,7 +91,7 @@ std::unique_ptr<parallel::DataParallel> apply_data_parallel(LanguageModel& model
 }
 
 // A stage of a pipeline may lack what the model has, but then the model has experts in other stages.
-void check_experts(const LanguageModel& model, const parallel::ParallelDims& dims) {
+void check_experts(const Model& model, const parallel::ParallelDims& dims) {
   if (dims.ep == 1) return;
   const auto whole = model.whole();
   const auto is_expert = [](const Parameter* parameter) { return parameter->view == RankView::kSparse; };
@@ -106,7 +106,7 @@ bool is_fully_sharded(const config::Parallelism& options, const parallel::Parall
   return dims.fsdp() > 1 || dims.ep > 1 || options.fsdp_on_one_rank;
 }
 
-void place_parameters(LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims, int rank) {
+void place_parameters(Model& model, const JobConfig& config, const parallel::ParallelDims& dims, int rank) {
   const bool sharded = is_fully_sharded(config.parallelism, dims);
   if (config.training.enable_cpu_offload && !sharded) {
     throw UsageError(
@@ -126,7 +126,7 @@ void place_parameters(LanguageModel& model, const JobConfig& config, const paral
   }
 }
 
-Parallelism parallelize(LanguageModel& model, const JobConfig& config, const parallel::Mesh& mesh, Device device) {
+Parallelism parallelize(Model& model, const JobConfig& config, const parallel::Mesh& mesh, Device device) {
   Parallelism parallelism;
   parallelism.exchange = apply_tensor_parallel(model, config.parallelism, mesh);
   parallelism.share = parallel::sequence_share(config.parallelism, mesh.dims(), mesh.world().rank());

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "titanium/config/job_config.h"
-#include "titanium/models/language_model.h"
+#include "titanium/models/model.h"
 #include "titanium/parallel/data_parallel.h"
 #include "titanium/parallel/mesh.h"
 
@@ -24,9 +24,9 @@ bool is_fully_sharded(const config::Parallelism& options, const parallel::Parall
 
 // Gives every parameter the part and the shard that world rank `rank` holds. Allocates nothing: works for any number of
 // ranks. Throws UsageError for degrees that do not fit the model.
-void place_parameters(LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims, int rank);
+void place_parameters(Model& model, const JobConfig& config, const parallel::ParallelDims& dims, int rank);
 
 // Connects a materialised model, whose parameters are placed, with the other ranks, and logs what was applied.
-Parallelism parallelize(LanguageModel& model, const JobConfig& config, const parallel::Mesh& mesh, Device device);
+Parallelism parallelize(Model& model, const JobConfig& config, const parallel::Mesh& mesh, Device device);
 
 }  // namespace titanium::models

@@ -46,12 +46,11 @@ const ModelSpec& find_model(const std::string& name) {
       fmt::format("model.name = \"{}\" is not a model of this build. {}", name, did_you_mean(name, model_names())));
 }
 
-std::unique_ptr<LanguageModel> build_model(const JobConfig& config, std::optional<int64_t> max_seq_len) {
+std::unique_ptr<Model> build_model(const JobConfig& config, std::optional<int64_t> max_seq_len) {
   return build_model(find_model(config.model.name), config, max_seq_len);
 }
 
-std::unique_ptr<LanguageModel> build_model(const ModelSpec& spec, const JobConfig& config,
-                                           std::optional<int64_t> max_seq_len) {
+std::unique_ptr<Model> build_model(const ModelSpec& spec, const JobConfig& config, std::optional<int64_t> max_seq_len) {
   const std::string& flavor = config.model.flavor;
   if (flavor != "auto" && std::ranges::find(spec.flavors, flavor) == spec.flavors.end()) {
     throw UsageError(
@@ -79,7 +78,7 @@ std::optional<std::string> name_of_model_in(const std::filesystem::path& folder)
   return name;
 }
 
-void load_hugging_face_weights(LanguageModel& model, const std::filesystem::path& path, bool expand_quantised) {
+void load_hugging_face_weights(Model& model, const std::filesystem::path& path, bool expand_quantised) {
   const auto source = checkpoint::open_safetensors(path);
   if (const auto quantised = checkpoint::find_quantised(*source); quantised && !expand_quantised) {
     throw UsageError(

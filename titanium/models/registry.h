@@ -13,10 +13,9 @@ std::vector<std::string> model_names();
 const ModelSpec& find_model(const std::string& name);
 
 // Builds the model of config.model: see ModelSpec::build. Throws UsageError that lists the flavors that exist.
-std::unique_ptr<LanguageModel> build_model(const JobConfig& config, std::optional<int64_t> max_seq_len);
+std::unique_ptr<Model> build_model(const JobConfig& config, std::optional<int64_t> max_seq_len);
 // The same for a family that is not in the registry.
-std::unique_ptr<LanguageModel> build_model(const ModelSpec& spec, const JobConfig& config,
-                                           std::optional<int64_t> max_seq_len);
+std::unique_ptr<Model> build_model(const ModelSpec& spec, const JobConfig& config, std::optional<int64_t> max_seq_len);
 
 // The name of the model that the folder's config.json describes; nothing if there is none or it is of no model here.
 // Where several families share a model_type, the last in the registry.
@@ -24,6 +23,6 @@ std::optional<std::string> name_of_model_in(const std::filesystem::path& folder)
 
 // Fills what is stored here of a materialised model's parameters from Hugging Face weights, a file or a folder. Throws
 // UsageError for quantised weights unless they are to be expanded, and as ModelWeights does.
-void load_hugging_face_weights(LanguageModel& model, const std::filesystem::path& path, bool expand_quantised = false);
+void load_hugging_face_weights(Model& model, const std::filesystem::path& path, bool expand_quantised = false);
 
 }  // namespace titanium::models

@@ -32,7 +32,7 @@ optim::MuonOptions muon_options(const config::Optimizer& options) {
 }
 
 // What Muon may take: weights of blocks that are matrices, or stacks of them. A stack of biases looks like a matrix.
-std::set<const Parameter*> matrices_of_blocks(models::LanguageModel& model) {
+std::set<const Parameter*> matrices_of_blocks(models::Model& model) {
   std::set<const Parameter*> matrices;
   for (const nn::Unit* unit : model.units()) {
     if (unit->role != nn::UnitRole::kBlock) continue;
@@ -41,6 +41,13 @@ std::set<const Parameter*> matrices_of_blocks(models::LanguageModel& model) {
     }
   }
   return matrices;
+}
+
+// Those of the job, then those of the family.
+std::vector<config::ParameterGroup> all_groups(config::Optimizer options, const models::TrainingDefaults& defaults) {
+  options.param_groups.insert(options.param_groups.end(), defaults.parameter_groups.begin(),
+                              defaults.parameter_groups.end());
+  return parameter_groups(options);
 }
 
 // The parameters of the model that belong to no group, and then those of each group.
@@ -56,7 +63,7 @@ std::vector<std::vector<Parameter*>> divide(const std::vector<Parameter*>& param
 
 }  // namespace
 
-void check_parameter_groups(const config::Optimizer& options, const models::LanguageModel& model) {
+void check_parameter_groups(const config::Optimizer& options, const models::Model& model) {
   const std::vector<config::ParameterGroup> groups = parameter_groups(options);
   const auto divided = divide(model.parameters(), groups);
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -68,9 +75,9 @@ void check_parameter_groups(const config::Optimizer& options, const models::Lang
   }
 }
 
-OptimizerPlan plan_optimizer(const JobConfig& config, models::LanguageModel& model, const parallel::ParallelDims& dims,
-                             int rank) {
-  const std::vector<config::ParameterGroup> groups = parameter_groups(config.optimizer);
+OptimizerPlan plan_optimizer(const JobConfig& config, const models::TrainingDefaults& defaults, models::Model& model,
+                             const parallel::ParallelDims& dims, int rank) {
+  const std::vector<config::ParameterGroup> groups = all_groups(config.optimizer, defaults);
   const auto divided = divide(model.parameters(), groups);
   const std::set<const Parameter*> matrices = matrices_of_blocks(model);
   std::vector<optim::AdamGroup> of_adam;

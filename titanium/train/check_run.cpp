@@ -1,37 +1,24 @@
 #include "titanium/train/check_run.h"
 
-#include "titanium/base/error.h"
-#include "titanium/data/dataset_registry.h"
-#include "titanium/data/source_files.h"
+#include "titanium/base/collect_errors.h"
 #include "titanium/models/model_converters.h"
+#include "titanium/models/registry.h"
 #include "titanium/train/load_checkpoint.h"
+#include "titanium/train/task/tasks.h"
 
 namespace titanium::train {
 namespace {
 
-template <typename Check>
-void collect(std::vector<std::string>& sentences, const Check& check) {
-  try {
-    check();
-  } catch (const Error& error) {
-    sentences.emplace_back(error.what());
-  }
-}
-
-void check_dataset(const std::string& name, const std::optional<std::string>& path, bool skip_bad_records) {
-  data::find_source_files(data::locate_dataset(name, path).path, /*allow_empty_files=*/skip_bad_records);
+// What a model that does not exist would read is not known; the plan says that it does not.
+std::vector<std::string> check_data(const JobConfig& config) {
+  const std::vector<std::string> known = models::model_names();
+  if (std::ranges::find(known, config.model.name) == known.end()) return {};
+  return find_task(models::find_model(config.model.name).training.task).check_files(config);
 }
 
 std::vector<std::string> check_files(const JobConfig& config, const std::vector<int>& ranks) {
-  const config::Training& training = config.training;
-  const config::Validation& validation = config.validation;
-  std::vector<std::string> sentences;
-  collect(sentences, [&] { data::Tokenizer::load(config.model.hf_assets_path); });
-  collect(sentences, [&] { check_dataset(training.dataset, training.dataset_path, training.skip_bad_records); });
-  collect(sentences, [&] {
-    if (validation.enable) check_dataset(validation.dataset, validation.dataset_path, training.skip_bad_records);
-  });
-  collect(sentences, [&] {
+  std::vector<std::string> sentences = check_data(config);
+  collect_errors(sentences, [&] {
     // For the others too: find_load_source shares what rank 0 sees.
     if (std::ranges::find(ranks, 0) != ranks.end()) check_load_source(config);
   });
@@ -51,12 +38,12 @@ void check_options(const config::LoadedConfig& loaded, int64_t world_size, confi
 
 RunCheck check_run(const JobConfig& config, int64_t world_size, const std::vector<int>& ranks) {
   RunCheck check;
-  collect(check.problems, [&] {
+  collect_errors(check.problems, [&] {
     std::vector<ModelPlan> plans;
     for (const int rank : ranks) plans.push_back(plan_model(config, world_size, rank));
     check.plans = std::move(plans);
   });
-  collect(check.problems, [&] {
+  collect_errors(check.problems, [&] {
     if (config.training.device == "cpu") models::check_converters(config, nullptr);
   });
   check.files = check_files(config, ranks);

@@ -64,14 +64,12 @@ void add_progress(StateDict& state, const TrainState& run) {
   add_object(state, "train_state", "ntokens_seen_by_all", run.tokens_seen);
 }
 
-// The positions of all streams, on rank 0.
+// How far the data of all ranks has been read, on rank 0.
 std::string data_position(const TrainState& run, comm::Group& group) {
   const bool reads = reads_for_others(*run.mesh);
-  std::vector<data::LoaderState> states;
-  for (const std::string& text : comm::gather_texts(group, reads ? data::to_json(run.loader->state()) : "")) {
-    if (!text.empty()) states.push_back(data::loader_state_from_json(text));
-  }
-  return group.rank() == 0 ? data::to_json(data::merge(states)) : "";
+  std::vector<std::string> positions = comm::gather_texts(group, reads ? run.data->position() : "");
+  std::erase(positions, "");
+  return group.rank() == 0 ? run.data->merge_positions(positions) : "";
 }
 
 std::map<std::string, std::string> facts_of(const TrainState& run, int64_t step) {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "titanium/data/loader.h"
-#include "titanium/models/parallelize.h"
+#include "titanium/parallel/data_parallel.h"
+#include "titanium/train/task/task.h"
 
 namespace titanium::train {
 
@@ -15,9 +15,9 @@ class Executor {
 
   // Runs forward and backward of all batches. Returns scale * the summed loss on this rank, an fp64 scalar on the
   // device. Gradients are then sums over all batches and all data-parallel ranks. Only queues work.
-  virtual Tensor forward_backward(const std::vector<data::Batch>& batches, double scale) = 0;
+  virtual Tensor forward_backward(const std::vector<BatchPtr>& batches, double scale) = 0;
   // The summed loss of one batch, with gradients switched off.
-  virtual Tensor loss(const data::Batch& batch) = 0;
+  virtual Tensor loss(const Batch& batch) = 0;
 
   // The rank of the pipeline axis that makes the loss; it is zero on the others.
   virtual int64_t loss_rank() const { return 0; }
@@ -28,18 +28,17 @@ class Executor {
 // The whole model is on this rank.
 class WholeModel : public Executor {
  public:
-  // The model and its parallelism outlive it.
-  WholeModel(models::LanguageModel& model, const models::Parallelism& parallelism, Device device);
+  // `data_parallel` outlives it.
+  WholeModel(const models::Model& model, parallel::DataParallel& data_parallel, Device device);
 
-  Tensor forward_backward(const std::vector<data::Batch>& batches, double scale) override;
-  Tensor loss(const data::Batch& batch) override { return loss(batch, 1.0); }
+  Tensor forward_backward(const std::vector<BatchPtr>& batches, double scale) override;
+  Tensor loss(const Batch& batch) override { return loss(batch, 1.0); }
 
  private:
-  Tensor loss(const data::Batch& batch, double scale);
+  Tensor loss(const Batch& batch, double scale) const;
 
-  models::LanguageModel& model_;
+  models::ModelStage whole_;
   parallel::DataParallel& data_parallel_;
-  ops::SequenceShare share_;
   Device device_;
 };
 

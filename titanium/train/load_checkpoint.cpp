@@ -157,9 +157,8 @@ class Loading {
              "{} has no data position of Titanium; torchtitan counts its samples in another way. Add dataloader to "
              "checkpoint.exclude_from_loading to begin the data anew.",
              source_.folder.string());
-    run_.loader->load(value_of("dataloader.streams", [](const checkpoint::PickleValue& streams) {
-      return data::loader_state_from_json(streams.as_string());
-    }));
+    value_of("dataloader.streams",
+             [&](const checkpoint::PickleValue& position) { run_.data->load(position.as_string()); });
   }
 
   void load_progress() {

@@ -47,7 +47,7 @@ struct LargestUnits {
   int64_t whole = 0;  // bytes of all units
 };
 
-LargestUnits largest_units(models::LanguageModel& model, const parallel::ParallelDims& dims, Dtype stored) {
+LargestUnits largest_units(models::Model& model, const parallel::ParallelDims& dims, Dtype stored) {
   LargestUnits largest;
   for (const nn::Unit* unit : model.units()) {
     const int64_t ranks = axis_size(dims, parallel::axes_of_view(unit->parameters.at(0)->view, dims).shard);
@@ -62,7 +62,7 @@ LargestUnits largest_units(models::LanguageModel& model, const parallel::Paralle
 
 // Two blocks and one outer unit are whole at a time, and one unit of each kind is on its way; with one rank the way
 // and the destination are the same buffer. See docs/distributed.md.
-void plan_sharding(models::LanguageModel& model, const config::Parallelism& options, const parallel::ParallelDims& dims,
+void plan_sharding(models::Model& model, const config::Parallelism& options, const parallel::ParallelDims& dims,
                    Dtype stored, MemoryPlan& plan) {
   const LargestUnits largest = largest_units(model, dims, stored);
   plan.computed_copy = 2 * largest.block.whole + largest.outer.whole;
@@ -84,7 +84,7 @@ void plan_sharding(models::LanguageModel& model, const config::Parallelism& opti
   if (options.fsdp_reduce_once || pipeline) plan.communication += all * kReduceElement;
 }
 
-int64_t exchange_bytes(const models::LanguageModel& model, const JobConfig& config, const parallel::ParallelDims& dims,
+int64_t exchange_bytes(const models::Model& model, const JobConfig& config, const parallel::ParallelDims& dims,
                        int64_t micro_batch) {
   const config::Parallelism& options = config.parallelism;
   const auto buffers =
@@ -113,7 +113,7 @@ struct BlockMemory {
   nn::SaveLevel level;
 };
 
-std::vector<BlockMemory> blocks_here(models::LanguageModel& model, const std::vector<size_t>& levels) {
+std::vector<BlockMemory> blocks_here(models::Model& model, const std::vector<size_t>& levels) {
   std::vector<BlockMemory> blocks;
   for (int64_t i = 0; i < model.block_count(); ++i) {
     const nn::Block* block = model.block(i);
@@ -137,7 +137,7 @@ enum class Gradients { kGrow, kStay, kLeave };
 
 // From the head down, blocks leave their activations and get gradients; then comes the update. The moment when most is
 // needed.
-Moment largest_moment(models::LanguageModel& model, const std::vector<BlockMemory>& blocks, const Tokens& tokens,
+Moment largest_moment(models::Model& model, const std::vector<BlockMemory>& blocks, const Tokens& tokens,
                       int64_t gradient_element, const MemoryPlan& plan, Gradients gradients, int64_t of_update) {
   int64_t gradients_of_root = 0, gradients_of_embedding = 0;
   Moment now{.activations = plan.activations, .working = model.costs().head_bytes(tokens.computed)};
@@ -169,7 +169,7 @@ Moment largest_moment(models::LanguageModel& model, const std::vector<BlockMemor
 }
 
 // All of the plan is counted in 64 bits. What cannot be is no plan for any device.
-void check_countable(const models::LanguageModel& model, const JobConfig& config, int64_t samples, int64_t micro_batch,
+void check_countable(const models::Model& model, const JobConfig& config, int64_t samples, int64_t micro_batch,
                      const std::vector<BlockMemory>& blocks) {
   constexpr double kMost = 1e18;
   double per_token = static_cast<double>(model.costs().head_bytes(1));
@@ -187,7 +187,7 @@ void check_countable(const models::LanguageModel& model, const JobConfig& config
 
 }  // namespace
 
-MemoryPlan plan_memory(models::LanguageModel& model, const optim::Optimizer& optimizer, const JobConfig& config,
+MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, const JobConfig& config,
                        const parallel::ParallelDims& dims, const std::vector<size_t>& levels, int64_t live_samples) {
   const Dtype dtype = parse_dtype(config.training.dtype);
   const int64_t element = bytes(dtype);

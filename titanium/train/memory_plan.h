@@ -27,7 +27,7 @@ struct MemoryPlan {
 // The parameters are placed (models/parallelize.h) and need not be materialised. `levels` are those of
 // parallel/activation_checkpoint.h. `live_samples` is for how many samples
 // the blocks keep what they save at a time. docs/distributed.md has the formulas.
-MemoryPlan plan_memory(models::LanguageModel& model, const optim::Optimizer& optimizer, const JobConfig& config,
+MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, const JobConfig& config,
                        const parallel::ParallelDims& dims, const std::vector<size_t>& levels, int64_t live_samples);
 
 // "parameters 0.02 GiB, gradients ..., total ...".

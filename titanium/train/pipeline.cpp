@@ -8,7 +8,6 @@
 #include "titanium/base/log.h"
 #include "titanium/schedule/csv.h"
 #include "titanium/schedule/stage_split.h"
-#include "titanium/train/token_batch.h"
 
 namespace titanium::train {
 namespace {
@@ -73,13 +72,12 @@ std::optional<PipelinePlan> plan_pipeline(const JobConfig& config, const paralle
   return plan;
 }
 
-Pipeline::Pipeline(PipelinePlan plan, models::LanguageModel& model, const models::Parallelism& parallelism,
+Pipeline::Pipeline(PipelinePlan plan, models::Model& model, parallel::DataParallel& data_parallel,
                    const parallel::Mesh& mesh, Device device)
     : plan_(std::move(plan)),
       model_(model),
-      data_parallel_(*parallelism.data_parallel),
+      data_parallel_(data_parallel),
       mesh_(mesh),
-      share_(parallelism.share),
       device_(device),
       training_(plan_.table, mesh.group("pp"), model.parameters()) {}
 
@@ -111,32 +109,26 @@ void Pipeline::sum_shared_grads() {
 }
 
 // Gradients are reduced once, when all micro-batches of all stages are done.
-Tensor Pipeline::forward_backward(const std::vector<data::Batch>& batches, double scale) {
+Tensor Pipeline::forward_backward(const std::vector<BatchPtr>& batches, double scale) {
   Tensor total = at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
   data_parallel_.begin_micro_batch(/*last=*/false);
-  for (const data::Batch& batch : batches) total.add_(run(batch, scale));
+  for (const BatchPtr& batch : batches) total.add_(run(*batch, scale));
   data_parallel_.begin_micro_batch(/*last=*/true);
   data_parallel_.end_micro_batch();
   sum_shared_grads();
   return total;
 }
 
-Tensor Pipeline::run(const data::Batch& batch, double scale) {
-  const int64_t size = batch.batch % plan_.micro_batch_size == 0 ? plan_.micro_batch_size : batch.batch;
-  std::vector<LabelledBatch> micro_batches;
-  for (int64_t first = 0; first < batch.batch; first += size) {
-    micro_batches.push_back(to_device(data::rows_of(batch, first, size), model_, device_, share_));
-  }
-  const auto forward = [&](int stage, int i, const parallel::Tensors& inputs) -> parallel::Tensors {
-    const LabelledBatch& micro_batch = micro_batches[static_cast<size_t>(i)];
-    return {model_.run_stage(plan_.stages[static_cast<size_t>(stage)], inputs.empty() ? Tensor() : inputs[0],
-                             micro_batch.inputs, micro_batch.labels_BS, scale)};
+Tensor Pipeline::run(const Batch& batch, double scale) {
+  const int64_t samples = batch.samples();
+  const int64_t size = samples % plan_.micro_batch_size == 0 ? plan_.micro_batch_size : samples;
+  std::vector<std::unique_ptr<MicroBatch>> micro_batches;
+  for (int64_t first = 0; first < samples; first += size) micro_batches.push_back(batch.to_device(first, size));
+  const auto forward = [&](int stage, int i, const ops::Tensors& inputs) {
+    return micro_batches[static_cast<size_t>(i)]->run_stage(plan_.stages[static_cast<size_t>(stage)], inputs, scale);
   };
-  const parallel::HiddenStates hidden{
-      .shape = {size * batch.seq_len / (mesh_.size("cp") * mesh_.size("tp")), model_.hidden_size()},
-      .dtype = model_.compute_dtype,
-      .device = device_};
-  const Tensor loss = runner_for(static_cast<int64_t>(micro_batches.size())).run(forward, {hidden});
+  const parallel::PipelineRunner& runner = runner_for(static_cast<int64_t>(micro_batches.size()));
+  const Tensor loss = runner.run(forward, micro_batches.front()->hidden_states());
   return loss.defined() ? loss : at::zeros({}, at::TensorOptions(at::kDouble).device(device_));
 }
 

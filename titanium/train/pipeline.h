@@ -30,24 +30,23 @@ std::optional<PipelinePlan> plan_pipeline(const JobConfig& config, const paralle
 class Pipeline : public Executor {
  public:
   // `model` has the stages of this rank. All that is passed by reference outlives it.
-  Pipeline(PipelinePlan plan, models::LanguageModel& model, const models::Parallelism& parallelism,
-           const parallel::Mesh& mesh, Device device);
+  Pipeline(PipelinePlan plan, models::Model& model, parallel::DataParallel& data_parallel, const parallel::Mesh& mesh,
+           Device device);
 
-  Tensor forward_backward(const std::vector<data::Batch>& batches, double scale) override;
-  Tensor loss(const data::Batch& batch) override { return run(batch, 1.0); }
+  Tensor forward_backward(const std::vector<BatchPtr>& batches, double scale) override;
+  Tensor loss(const Batch& batch) override { return run(batch, 1.0); }
   int64_t loss_rank() const override { return plan_.table.owner.back(); }
   const Parameter* second_copy() const override;
 
  private:
-  Tensor run(const data::Batch& batch, double scale);
+  Tensor run(const Batch& batch, double scale);
   void sum_shared_grads();
   const parallel::PipelineRunner& runner_for(int64_t micro_batches);
 
   PipelinePlan plan_;
-  models::LanguageModel& model_;
+  models::Model& model_;
   parallel::DataParallel& data_parallel_;
   const parallel::Mesh& mesh_;
-  ops::SequenceShare share_;
   Device device_;
   parallel::PipelineRunner training_;
   std::map<int64_t, parallel::PipelineRunner> validation_;  // by the number of micro-batches

@@ -5,7 +5,6 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/base/thousands.h"
-#include "titanium/data/dataset_registry.h"
 #include "titanium/models/model_converters.h"
 #include "titanium/models/registry.h"
 #include "titanium/ops/kernel_choice.h"
@@ -14,6 +13,7 @@
 #include "titanium/tensor/cuda_backend.h"
 #include "titanium/train/host_memory.h"
 #include "titanium/train/load_checkpoint.h"
+#include "titanium/train/task/tasks.h"
 
 namespace titanium::train {
 namespace {
@@ -33,19 +33,7 @@ optim::LrSchedule build_schedule(const JobConfig& config) {
                                   .min_factor = scheduler.min_lr_factor});
 }
 
-data::Encoder encoder_of(const data::Tokenizer& tokenizer) {
-  return [tokenizer](std::string_view text) { return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true); };
-}
-
-data::LoaderOptions loader_options(int64_t batch, const data::PackingOptions& packing,
-                                   const config::DataLoader& options) {
-  return {.batch = batch,
-          .packing = packing,
-          .num_workers = options.num_workers,
-          .prefetch_factor = options.prefetch_factor.value_or(data::LoaderOptions{}.prefetch_factor)};
-}
-
-void apply_activation_checkpoint(models::LanguageModel& model, const std::vector<size_t>& levels,
+void apply_activation_checkpoint(models::Model& model, const std::vector<size_t>& levels,
                                  const config::ActivationCheckpoint& options) {
   for (int64_t i = 0; i < model.block_count(); ++i) {
     if (nn::Block* block = model.block(i)) block->level = levels[static_cast<size_t>(i)];
@@ -54,7 +42,7 @@ void apply_activation_checkpoint(models::LanguageModel& model, const std::vector
 }
 
 // Offloaded parameters, gradients and optimizer states live in host memory.
-void materialize(models::LanguageModel& model, const config::Training& training, Device device) {
+void materialize(models::Model& model, const config::Training& training, Device device) {
   const bool offload = training.enable_cpu_offload && device.is_cuda();
   model.materialize(parse_dtype(training.dtype), offload ? Device(at::kCPU) : device, /*pinned=*/offload,
                     /*buffers=*/device);
@@ -62,10 +50,11 @@ void materialize(models::LanguageModel& model, const config::Training& training,
 }
 
 std::unique_ptr<Executor> build_executor(const TrainState& run, std::optional<PipelinePlan> plan) {
-  if (!plan) return std::make_unique<WholeModel>(*run.model, run.parallelism, run.device);
+  parallel::DataParallel& data_parallel = *run.parallelism.data_parallel;
+  if (!plan) return std::make_unique<WholeModel>(*run.model, data_parallel, run.device);
   log_info("Using pipeline schedule {} with {} microbatches and {} stages.",
            run.config.parallelism.pipeline_parallel_schedule, plan->table.micro_batches, plan->stages.size());
-  return std::make_unique<Pipeline>(*std::move(plan), *run.model, run.parallelism, *run.mesh, run.device);
+  return std::make_unique<Pipeline>(*std::move(plan), *run.model, data_parallel, *run.mesh, run.device);
 }
 
 void log_batch(const TrainState& run) {
@@ -95,12 +84,14 @@ void use_tuned_products(Device device) {
 Dtype compute_dtype(const JobConfig& config) { return parse_dtype(config.training.mixed_precision_param); }
 
 ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank) {
-  return plan_model(config, world_size, rank, models::build_model(config, config.training.seq_len));
+  return plan_model(config, world_size, rank, models::build_model(config, config.training.seq_len),
+                    models::find_model(config.model.name).training);
 }
 
-ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
-                     std::unique_ptr<models::LanguageModel> model) {
+ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank, std::unique_ptr<models::Model> model,
+                     const models::TrainingDefaults& defaults) {
   ModelPlan plan;
+  plan.task = find_task(defaults.task);
   plan.dims = parallel::parallel_dims(config.parallelism, world_size);
   plan.pipeline = plan_pipeline(config, plan.dims, model->children());
   if (config.optimizer.early_step_in_backward && plan.pipeline) {
@@ -116,7 +107,7 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
   if (config.debug.moe_force_load_balance) plan.model->force_expert_balance();
   models::apply_converters(*plan.model, config, plan.dims);
   models::place_parameters(*plan.model, config, plan.dims, rank);
-  plan.update = plan_optimizer(config, *plan.model, plan.dims, rank);
+  plan.update = plan_optimizer(config, defaults, *plan.model, plan.dims, rank);
   std::vector<nn::SaveLevels> blocks;
   for (int64_t block = 0; block < plan.model->block_count(); ++block) blocks.push_back(plan.model->levels_of(block));
   plan.levels = parallel::plan_activation_checkpoint(config.activation_checkpoint, blocks);
@@ -174,7 +165,7 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
     check_fits_host(plan.memory, host_memory());
   }
 
-  TrainState run{.config = config, .device = device, .tokenizer = data::Tokenizer::load(config.model.hf_assets_path)};
+  TrainState run{.config = config, .device = device};
   run.world = world != nullptr ? std::move(world) : comm::make_fake_world(/*rank=*/0, /*size=*/1);
   run.mesh = std::make_unique<parallel::Mesh>(*run.world, plan.dims);
   const auto source = find_load_source(config, *run.mesh->host_group("world"));
@@ -193,53 +184,16 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
         std::make_unique<EarlyStep>(run.model->units(), *run.optimizer, *run.parallelism.data_parallel, *run.mesh);
   }
   run.schedule = build_schedule(config);
-  run.loader = build_loader(config.training, run.tokenizer, reader_of(*run.mesh));
+  run.task = plan.task.make({config, *run.model, *run.mesh, run.parallelism.share, device});
+  run.data = run.task->training_data();
   run.accumulation_steps = accumulation_steps(config.training, run.mesh->size("batch"));
   log_batch(run);
   if (source) load_checkpoint(run, *source);
   return run;
 }
 
-Reader reader_of(const parallel::Mesh& mesh) { return {mesh.rank("batch"), mesh.size("batch")}; }
-
 bool reads_for_others(const parallel::Mesh& mesh) {
   return mesh.rank("tp") == 0 && mesh.rank("pp") == 0 && mesh.rank("cp") == 0;
-}
-
-std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer,
-                                           const Reader& reader) {
-  const data::Dataset dataset = data::find_dataset(training.dataset, training.dataset_path);
-  return std::make_unique<data::Loader>(
-      data::CorpusOptions{.name = dataset.name,
-                          .path = dataset.path,
-                          .text_field = training.text_field,
-                          .skip_bad_records = training.skip_bad_records,
-                          .streams = training.data_streams,
-                          .rank = reader.rank,
-                          .ranks = reader.ranks},
-      encoder_of(tokenizer),
-      loader_options(training.local_batch_size, {.seq_len = training.seq_len, .end_of_document = tokenizer.eos_id()},
-                     training.dataloader));
-}
-
-std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& validation,
-                                                      const config::Training& training,
-                                                      const data::Tokenizer& tokenizer, const Reader& reader) {
-  const data::Dataset dataset = data::find_dataset(validation.dataset, validation.dataset_path);
-  const bool whole_set = validation.steps == -1;
-  const data::PackingOptions packing = {.seq_len = validation.seq_len,
-                                        .infinite = !whole_set,
-                                        .keep_remainder = whole_set,
-                                        .end_of_document = tokenizer.eos_id()};
-  return std::make_unique<data::Loader>(data::CorpusOptions{.name = dataset.name,
-                                                            .path = dataset.path,
-                                                            .text_field = training.text_field,
-                                                            .skip_bad_records = training.skip_bad_records,
-                                                            .streams = validation.data_streams,
-                                                            .rank = reader.rank,
-                                                            .ranks = reader.ranks},
-                                        encoder_of(tokenizer),
-                                        loader_options(validation.local_batch_size, packing, validation.dataloader));
 }
 
 }  // namespace titanium::train

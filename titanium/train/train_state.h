@@ -6,8 +6,7 @@
 
 #include "titanium/checkpoint/staging.h"
 #include "titanium/config/job_config.h"
-#include "titanium/data/loader.h"
-#include "titanium/data/tokenizer.h"
+#include "titanium/models/model_spec.h"
 #include "titanium/models/parallelize.h"
 #include "titanium/optim/lr_schedule.h"
 #include "titanium/train/build_optimizer.h"
@@ -20,17 +19,17 @@ namespace titanium::train {
 struct TrainState {
   JobConfig config;
   Device device;
-  data::Tokenizer tokenizer;
   std::shared_ptr<comm::World> world;
   std::unique_ptr<parallel::Mesh> mesh;
   models::Parallelism parallelism;
-  std::unique_ptr<models::LanguageModel> model;  // with a pipeline, the part that is here
+  std::unique_ptr<models::Model> model;  // with a pipeline, the part that is here
   std::unique_ptr<Executor> executor;
   std::vector<Parameter*> parameters;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<EarlyStep> early_step;  // null: the optimizer steps after the backward
   optim::LrSchedule schedule;
-  std::unique_ptr<data::Loader> loader;
+  std::unique_ptr<Task> task;
+  std::unique_ptr<BatchSource> data;  // of the training
   int64_t accumulation_steps = 1;
   std::unique_ptr<checkpoint::Staging> staging;  // of checkpoints that are written in the background
 
@@ -44,11 +43,12 @@ struct TrainState {
   }
 };
 
-// The model and its optimizer without storage, placed for one rank; what its blocks keep; and the memory that the rank
-// will need.
+// The model and its optimizer without storage, placed for one rank; what it is trained on; what its blocks keep; and
+// the memory that the rank will need.
 struct ModelPlan {
-  std::unique_ptr<models::LanguageModel> model;
+  std::unique_ptr<models::Model> model;
   OptimizerPlan update;
+  TaskSpec task;
   parallel::ParallelDims dims;
   std::optional<PipelinePlan> pipeline;
   std::vector<size_t> levels;  // of what each block of the whole model keeps
@@ -56,8 +56,8 @@ struct ModelPlan {
 };
 ModelPlan plan_model(const JobConfig& config, int64_t world_size = 1, int rank = 0);
 // The same for a model that is not in the registry.
-ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank,
-                     std::unique_ptr<models::LanguageModel> model);
+ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank, std::unique_ptr<models::Model> model,
+                     const models::TrainingDefaults& defaults = {});
 
 // The mesh, the model, what this rank holds of it, and the memory that it will need.
 void log_plan(const JobConfig& config, const ModelPlan& plan);
@@ -72,19 +72,7 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
 Dtype compute_dtype(const JobConfig& config);
 void apply_determinism(const config::Debug& debug);
 uint64_t weight_seed(const config::Debug& debug);
-// Which share of the samples a rank reads.
-struct Reader {
-  int64_t rank = 0;
-  int64_t ranks = 1;
-};
-Reader reader_of(const parallel::Mesh& mesh);
 // Ranks that differ only in their part of the model or of the sequence read the same samples; one of them counts.
 bool reads_for_others(const parallel::Mesh& mesh);
-// Training data begins again at its end; validation data ends, unless validation.steps says how much of it to use.
-std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer,
-                                           const Reader& reader = {});
-std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& validation,
-                                                      const config::Training& training,
-                                                      const data::Tokenizer& tokenizer, const Reader& reader = {});
 
 }  // namespace titanium::train

@@ -5,27 +5,20 @@
 #include "titanium/base/log.h"
 #include "titanium/comm/flight_recorder.h"
 #include "titanium/parallel/grad_reduction.h"
-#include "titanium/train/token_batch.h"
 
 namespace titanium::train {
 namespace {
 
-// The micro batches of a step, or none if the data ends before they are complete.
-std::vector<data::Batch> fetch(TrainState& run, double& waited_seconds) {
-  std::vector<data::Batch> batches;
+// The batches of a step, or none if the data ends before they are complete.
+std::vector<BatchPtr> fetch(TrainState& run, double& waited_seconds) {
+  std::vector<BatchPtr> batches;
   for (int64_t i = 0; i < run.accumulation_steps; ++i) {
-    std::optional<data::Batch> batch = run.loader->next();
-    waited_seconds += run.loader->last_wait_seconds();
-    if (!batch) return {};
-    batches.push_back(*std::move(batch));
+    BatchPtr batch = run.data->next();
+    waited_seconds += run.data->last_wait_seconds();
+    if (batch == nullptr) return {};
+    batches.push_back(std::move(batch));
   }
   return batches;
-}
-
-int64_t count_valid_tokens(const std::vector<data::Batch>& batches, const ops::SequenceShare& share) {
-  int64_t count = 0;
-  for (const data::Batch& batch : batches) count += train::count_valid_tokens(batch, share);
-  return count;
 }
 
 // What all ranks have to know before they compute. On the host, so that the device need not be waited for.
@@ -33,17 +26,15 @@ void agree(const parallel::Mesh& mesh, StepReport& report) {
   // Context-parallel ranks count what they have of a sequence, those with other parts of the model the same tokens.
   const bool counts = mesh.rank("tp") == 0 && mesh.rank("pp") == 0;
   const Tensor sums = at::tensor(
-      {counts ? report.valid_tokens : int64_t{0}, int64_t{report.requests.stop}, int64_t{report.requests.save}},
-      at::kLong);
+      {counts ? report.weight : int64_t{0}, int64_t{report.requests.stop}, int64_t{report.requests.save}}, at::kLong);
   mesh.reduce("world", sums, comm::Reduce::kSum);
-  report.all_valid_tokens = sums[0].item<int64_t>();
+  report.total_weight = sums[0].item<int64_t>();
   report.requests = {.stop = sums[1].item<int64_t>() > 0, .save = sums[2].item<int64_t>() > 0};
 }
 
-// Sums of gradients over all micro batches and ranks, each token weighted by 1 / valid_tokens; returns this rank's
-// loss.
-Tensor forward_backward(TrainState& run, const std::vector<data::Batch>& batches, int64_t valid_tokens) {
-  const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, valid_tokens));
+// Gradients become sums over all batches and ranks, divided by the weight of all of them. Returns this rank's loss.
+Tensor forward_backward(TrainState& run, const std::vector<BatchPtr>& batches, int64_t total_weight) {
+  const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, total_weight));
   const Tensor loss = run.executor->forward_backward(batches, scale);
   parallel::sum_replicated_grads(run.parameters, *run.mesh);
   return loss;
@@ -66,7 +57,10 @@ std::optional<StepReport> train_step(TrainState& run, const Requests& requests) 
     return std::nullopt;
   }
   run.optimizer->zero_grad();
-  report.valid_tokens = count_valid_tokens(batches, run.parallelism.share);
+  for (const BatchPtr& batch : batches) {
+    report.tokens += batch->tokens();
+    report.weight += batch->weight();
+  }
   report.requests = requests;
   agree(*run.mesh, report);
   report.lr = run.config.optimizer.lr * optim::lr_factor(run.schedule, run.schedule_step);
@@ -74,7 +68,7 @@ std::optional<StepReport> train_step(TrainState& run, const Requests& requests) 
     run.hold_updates();
     run.early_step->begin(report.lr);
   }
-  report.loss = forward_backward(run, batches, report.all_valid_tokens);
+  report.loss = forward_backward(run, batches, report.total_weight);
   run.hold_updates();
   run.model->before_update(*run.mesh);
   if (run.early_step) {
@@ -87,15 +81,14 @@ std::optional<StepReport> train_step(TrainState& run, const Requests& requests) 
   run.parallelism.data_parallel->weights_changed();
   ++run.step;
   ++run.schedule_step;
-  for (const data::Batch& batch : batches) report.tokens += batch.batch * batch.seq_len;
   run.tokens_seen += report.tokens * run.mesh->size("batch");
   return report;
 }
 
 LossOfAllRanks loss_of_all_ranks(const TrainState& run, const StepReport& report) {
-  const auto over_valid = static_cast<double>(std::max<int64_t>(1, report.valid_tokens));
+  const auto own_weight = static_cast<double>(std::max<int64_t>(1, report.weight));
   const Tensor mean = report.loss.clone();
-  const Tensor max = report.loss * (static_cast<double>(report.all_valid_tokens) / over_valid);
+  const Tensor max = report.loss * (static_cast<double>(report.total_weight) / own_weight);
   for (const char* axis : {"loss", "pp"}) {  // ranks without the last stage have a loss of zero
     run.mesh->reduce(axis, mean, comm::Reduce::kSum);
     run.mesh->reduce(axis, max, comm::Reduce::kMax);

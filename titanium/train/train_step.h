@@ -15,13 +15,13 @@ struct Requests {
 
 // Tensors are scalars on the device that nobody has waited for: reading them is the caller's decision.
 struct StepReport {
-  Tensor loss;       // of this rank: summed over its valid tokens / valid tokens of all ranks, fp64
+  Tensor loss;       // of this rank: its summed loss / total_weight, fp64
   Tensor grad_norm;  // before clipping, fp64
   double lr = 0;
-  int64_t tokens = 0;               // that this rank read for this step, ignored ones included
-  int64_t valid_tokens = 0;         // of this rank's share of them, those that count
-  int64_t all_valid_tokens = 0;     // of all ranks
-  double data_loading_seconds = 0;  // that the step waited for the loader
+  int64_t tokens = 0;               // that this rank read for this step, those that do not count included
+  int64_t weight = 0;               // of this rank's share of the batches: see Batch
+  int64_t total_weight = 0;         // of all ranks
+  double data_loading_seconds = 0;  // that the step waited for its batches
   Requests requests;                // of any rank: all do so after this step
 };
 
@@ -30,7 +30,7 @@ struct StepReport {
 // all of them. Copies that a checkpoint still makes of parameters and moments are complete before these change.
 std::optional<StepReport> train_step(TrainState& run, const Requests& requests = {});
 
-// Over the valid tokens of all ranks, fp64 scalars on the device; only queued, as the step is. All ranks ask together.
+// Means over the weight of all ranks, fp64 scalars on the device; only queued, as the step is. All ranks ask together.
 struct LossOfAllRanks {
   Tensor mean;
   Tensor max;  // mean of the rank with the largest

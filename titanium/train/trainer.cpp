@@ -44,7 +44,7 @@ MetricsOptions metrics_options(const TrainState& run, const MemoryMonitor& monit
   const int64_t ranks_per_stage = run.world->size() / run.mesh->size("pp");
   options.is_metrics_rank = run.world->rank() == ranks_per_stage * run.executor->loss_rank();
   options.non_data_parallel_size = run.mesh->dims().non_data_parallel_size();
-  options.flops_per_token = run.model->costs().size(run.config.training.seq_len).flops_per_token;
+  options.flops_per_token = run.task->flops_per_token();
   if (run.device.is_cuda()) {
     options.peak_flops = peak_flops(monitor.device_name());
     log_info("Peak FLOPS used for computing MFU: {:.3e}", *options.peak_flops);
@@ -52,9 +52,9 @@ MetricsOptions metrics_options(const TrainState& run, const MemoryMonitor& monit
   return options;
 }
 
-void report_validation(TrainState& run, data::Loader& loader, Metrics& metrics) {
+void report_validation(TrainState& run, BatchSource& data, Metrics& metrics) {
   metrics.begin_validation();
-  const ValidationReport report = validate(run, loader);
+  const ValidationReport report = validate(run, data);
   metrics.count_tokens(report.tokens);
   metrics.log_validation(run.step, report.loss);
 }
@@ -74,9 +74,7 @@ bool take(std::atomic<bool>* request) { return request != nullptr && request->ex
 
 void train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer& checkpointer, const TrainCallbacks& callbacks) {
   const config::Validation& validation = run.config.validation;
-  const auto validation_loader =
-      validation.enable ? build_validation_loader(validation, run.config.training, run.tokenizer, reader_of(*run.mesh))
-                        : nullptr;
+  const auto validation_data = validation.enable ? run.task->validation_data() : nullptr;
   const int64_t first_step = run.step + 1;
   log_info("Training starts at step {}", first_step);
   StepLogger logger(run, metrics);
@@ -93,7 +91,7 @@ void train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer& checkpoin
     if (run.step == first_step) logger.flush();  // soon seen to work
     if (validation.enable && (run.step == 1 || run.step % validation.freq == 0)) {
       logger.flush();
-      report_validation(run, *validation_loader, metrics);
+      report_validation(run, *validation_data, metrics);
     }
     const bool alone = run.world->size() == 1;
     const bool stopping = report->requests.stop || (alone && callbacks.stop_requested);

@@ -42,7 +42,7 @@ std::unique_ptr<Llama3> random_model(const Args& args) {
   return model;
 }
 
-void write_whole(const HuggingFaceExport& out, const fs::path& folder, const LanguageModel& model) {
+void write_whole(const HuggingFaceExport& out, const fs::path& folder, const Model& model) {
   out.create_files(folder);
   for (const Parameter* parameter : model.parameters()) {
     out.write(folder, parameter->fqn, parameter->shard, parameter->value);

@@ -1,4 +1,5 @@
 #include "titanium/base/error.h"
+#include "titanium/models/language_model.h"
 #include "titanium/models/registry.h"
 
 namespace titanium::models {
@@ -10,7 +11,7 @@ struct Expected {
   int64_t parameters;
 };
 
-std::unique_ptr<LanguageModel> build(const std::string& name, const std::string& flavor, int64_t seq_len = 8192) {
+std::unique_ptr<Model> build(const std::string& name, const std::string& flavor, int64_t seq_len = 8192) {
   JobConfig config;
   config.model.name = name;
   config.model.flavor = flavor;
@@ -56,8 +57,8 @@ TEST(Llama3Sizes, NoStorageIsAllocated) {
 TEST(Registry, WithoutALengthTheModelHasItsOwnPositions) {
   JobConfig config;
   config.model.flavor = "8B";
-  EXPECT_EQ(build_model(config, std::nullopt)->max_seq_len(), 131072);
-  EXPECT_EQ(build_model(config, 64)->max_seq_len(), 64);
+  EXPECT_EQ(as_language_model(build_model(config, std::nullopt))->max_seq_len(), 131072);
+  EXPECT_EQ(as_language_model(build_model(config, 64))->max_seq_len(), 64);
 }
 
 TEST(Registry, UnknownNamesGetTheNearestAndTheList) {
@@ -82,9 +83,9 @@ TEST(Registry, BlockCausalNeedsAnAttentionThatHasIt) {
   config.model.attn_mask_type = "block_causal";
   EXPECT_THROW(build_model(config, 64), UsageError);
   config.model.attn_type = "varlen";
-  EXPECT_TRUE(build_model(config, 64)->attends_inside_documents());
+  EXPECT_TRUE(as_language_model(build_model(config, 64))->attends_inside_documents());
   config.model.attn_mask_type = "causal";
-  EXPECT_FALSE(build_model(config, 64)->attends_inside_documents());
+  EXPECT_FALSE(as_language_model(build_model(config, 64))->attends_inside_documents());
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace titanium::models {
 namespace {
 
-std::unique_ptr<LanguageModel> build(const std::string& flavor, int64_t seq_len = 4096) {
+std::unique_ptr<Model> build(const std::string& flavor, int64_t seq_len = 4096) {
   JobConfig config;
   config.model.name = "qwen3";
   config.model.flavor = flavor;

@@ -22,9 +22,10 @@ JobConfig tiny_config() {
   return config;
 }
 
-ModelPlan plan(const JobConfig& config, int64_t ranks = 1, int rank = 0) {
+ModelPlan plan(const JobConfig& config, int64_t ranks = 1, int rank = 0,
+               const models::TrainingDefaults& defaults = {}) {
   return plan_model(config, ranks, rank,
-                    std::make_unique<models::llama3::Llama3>(test::tiny_llama(config.training.seq_len)));
+                    std::make_unique<models::llama3::Llama3>(test::tiny_llama(config.training.seq_len)), defaults);
 }
 
 optim::OptionValue option(const ModelPlan& plan, const std::string& fqn, const std::string& name) {
@@ -60,6 +61,16 @@ TEST(BuildOptimizer, AGroupThatTakesNothingIsRefused) {
                  "optimizer.param_groups: no parameter is left for the group \"ffn_norm\". Names are such as "
                  "output.weight; the first group that matches takes a parameter.");
   }
+}
+
+TEST(BuildOptimizer, GroupsOfTheFamilyTakeWhatThoseOfTheJobLeave) {
+  JobConfig config = tiny_config();
+  config.optimizer.param_groups = {{"ffn_norm", "weight_decay=0.5"}};
+  const ModelPlan planned =
+      plan(config, 1, 0, {.parameter_groups = {{"norm", "weight_decay=0"}, {"ffn_norm", "weight_decay=3"}}});
+  EXPECT_EQ(option(planned, "layers.1.ffn_norm.weight", "weight_decay"), optim::OptionValue(0.5));
+  EXPECT_EQ(option(planned, "layers.1.attention_norm.weight", "weight_decay"), optim::OptionValue(0.0));
+  EXPECT_EQ(option(planned, "output.weight", "weight_decay"), optim::OptionValue(0.1));
 }
 
 // The whole model decides, not the stage that a rank has.

@@ -375,10 +375,9 @@ TEST(Layout, ValidationSeesTheWholeSetOnEveryLayout) {
     };
     std::vector<double> losses(layout.ranks());
     on_every_rank(layout, [&](TrainState& run) {
-      const auto loader =
-          build_validation_loader(run.config.validation, run.config.training, run.tokenizer, reader_of(*run.mesh));
-      losses[run.world->rank()] = validate(run, *loader).loss;
-      EXPECT_DOUBLE_EQ(validate(run, *loader).loss, losses[run.world->rank()]);
+      const auto data = run.task->validation_data();
+      losses[run.world->rank()] = validate(run, *data).loss;
+      EXPECT_DOUBLE_EQ(validate(run, *data).loss, losses[run.world->rank()]);
       train_step(run);  // nothing gathered for the validation is left over
     });
     return losses;

@@ -18,7 +18,7 @@ class CountingModel : public models::decoder::Decoder {
   CountingModel(const Family& family, const std::vector<models::ModelStage>& stages, Seen& seen)
       : Decoder(family, stages), own_family_(family), seen_(seen) {}
 
-  std::unique_ptr<models::LanguageModel> part(const std::vector<models::ModelStage>& stages) const override {
+  std::unique_ptr<models::Model> part(const std::vector<models::ModelStage>& stages) const override {
     return std::make_unique<CountingModel>(own_family_, stages, seen_);
   }
 
@@ -97,8 +97,8 @@ TEST(ModelHook, IsNotCalledForAStepWithoutData) {
   test::run_ranks(1, [&](comm::World& world) {
     Seen seen;
     TrainState run = counting_run(config, world, seen);
-    run.loader = build_validation_loader(config.validation, config.training, run.tokenizer);
-    while (run.loader->next()) {
+    run.data = run.task->validation_data();
+    while (run.data->next()) {
     }
     EXPECT_FALSE(train_step(run).has_value());
     EXPECT_EQ(seen.calls, 0);

@@ -19,7 +19,7 @@ std::unique_ptr<models::LanguageModel> toy(const std::string& flavor = "tiny") {
   JobConfig config;
   config.model.name = "toy";
   config.model.flavor = flavor;
-  return models::build_model(test::toy::spec(), config, test::tiny_config().training.seq_len);
+  return as_language_model(models::build_model(test::toy::spec(), config, test::tiny_config().training.seq_len));
 }
 
 Outcome train(const Layout& layout) {

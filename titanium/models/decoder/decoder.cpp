@@ -50,7 +50,7 @@ std::unique_ptr<Block> Decoder::make_block(int64_t layer) const {
   return std::make_unique<Block>(layer, args(), family_->attention(layer), family_->feed_forward(layer));
 }
 
-std::unique_ptr<LanguageModel> Decoder::part(const std::vector<ModelStage>& stages) const {
+std::unique_ptr<Model> Decoder::part(const std::vector<ModelStage>& stages) const {
   return std::make_unique<Decoder>(family_, stages);
 }
 

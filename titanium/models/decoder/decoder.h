@@ -20,7 +20,7 @@ class Decoder : public LanguageModel, public Decoding, public ModelCosts {
   void build_buffers(Device device) override;
   Tensor run_stage(const ModelStage& stage, const Tensor& x_tD, const TokenBatch& batch, const Tensor& labels_BS,
                    double scale) override;
-  std::unique_ptr<LanguageModel> part(const std::vector<ModelStage>& stages) const override;
+  std::unique_ptr<Model> part(const std::vector<ModelStage>& stages) const override;
   Parameter* shared_by_ends() override;
 
   schedule::ModelChildren children() const override;

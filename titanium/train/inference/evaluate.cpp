@@ -5,7 +5,7 @@
 #include <c10/core/GradMode.h>
 
 #include "titanium/base/error.h"
-#include "titanium/train/token_batch.h"
+#include "titanium/tensor/host_copy.h"
 
 namespace titanium::train {
 namespace {
@@ -31,7 +31,7 @@ Evaluation evaluate(models::LanguageModel& model, const std::vector<std::vector<
     for (size_t first = 0; first < tokens.size(); first += max_seq_len) {
       const std::span piece = std::span(tokens).subspan(first, std::min<size_t>(max_seq_len, tokens.size() - first));
       const auto length = static_cast<int64_t>(piece.size());
-      const Tensor tokens_BS = tokens_to_device(piece, length, device);
+      const Tensor tokens_BS = copy_to_device(piece, device).view({1, length});
       const Tensor logits_SV = models::decoding_of(model).logits({tokens_BS, nullptr})[0].to(at::kFloat);
       if (on_logits) pieces.push_back(logits_SV.cpu());
       if (length < 2) continue;

@@ -6,7 +6,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/kernels/counter_random.h"
-#include "titanium/train/token_batch.h"
+#include "titanium/tensor/host_copy.h"
 
 namespace titanium::train {
 namespace {
@@ -40,8 +40,8 @@ std::vector<std::vector<int64_t>> generate(models::LanguageModel& model, const s
   std::vector<bool> ended(options.batch, false);
   for (int64_t position = 0; position < options.max_new_tokens; ++position) {
     const auto tokens_per_row = static_cast<int64_t>(next.size()) / options.batch;
-    const Tensor logits_BV =
-        decoding.decode(tokens_to_device(next, tokens_per_row, device), cache).to(at::kCPU, at::kFloat);
+    const Tensor tokens_BS = copy_to_device(next, device).view({options.batch, tokens_per_row});
+    const Tensor logits_BV = decoding.decode(tokens_BS, cache).to(at::kCPU, at::kFloat);
     next.assign(options.batch, 0);
     for (int64_t row = 0; row < options.batch; ++row) {
       if (ended[row]) continue;

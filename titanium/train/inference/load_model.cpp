@@ -41,11 +41,11 @@ CheckpointRun plan_checkpoint_run(const config::LoadedConfig& loaded, const fs::
 }
 
 int64_t model_positions(const CheckpointRun& run) {
-  return models::build_model(run.config, std::nullopt)->max_seq_len();
+  return as_language_model(models::build_model(run.config, std::nullopt))->max_seq_len();
 }
 
 std::unique_ptr<models::LanguageModel> load_model(const CheckpointRun& run, int64_t max_seq_len, Device device) {
-  auto model = models::build_model(run.config, max_seq_len);
+  auto model = as_language_model(models::build_model(run.config, max_seq_len));
   model->compute_dtype = parse_dtype(run.config.training.mixed_precision_param);
   model->materialize(parse_dtype(run.config.training.dtype), device);
   model->build_buffers(device);

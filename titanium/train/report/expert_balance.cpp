@@ -8,7 +8,7 @@
 
 namespace titanium::train {
 
-Tensor measure_expert_balance(const models::LanguageModel& model, const parallel::Mesh& mesh, Device device) {
+Tensor measure_expert_balance(const models::Model& model, const parallel::Mesh& mesh, Device device) {
   const Tensor measured = at::zeros({model.block_count(), 4}, at::TensorOptions(at::kDouble).device(device));
   const auto [blocks, tokens_LE] = model.expert_loads();
   if (tokens_LE.defined()) {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "titanium/models/language_model.h"
+#include "titanium/models/model.h"
 #include "titanium/parallel/mesh.h"
 
 namespace titanium::train {
@@ -17,7 +17,7 @@ struct ExpertBalance {
 
 // That of the last step, for all layers of a pipeline on all its ranks, as fp64 [blocks, 4] on the model's device: only
 // queued. All ranks ask together.
-Tensor measure_expert_balance(const models::LanguageModel& model, const parallel::Mesh& mesh, Device device);
+Tensor measure_expert_balance(const models::Model& model, const parallel::Mesh& mesh, Device device);
 // What it says, in host memory; blocks without experts are left out.
 std::vector<ExpertBalance> read_expert_balance(const Tensor& measured);
 

@@ -1,0 +1,204 @@
+#include "titanium/train/task/text_task.h"
+
+#include "titanium/base/collect_errors.h"
+#include "titanium/data/dataset_registry.h"
+#include "titanium/data/source_files.h"
+#include "titanium/models/language_model.h"
+#include "titanium/tensor/host_copy.h"
+
+namespace titanium::train {
+namespace {
+
+// What batches need to run through the model.
+struct Place {
+  models::LanguageModel& model;
+  ops::SequenceShare share;
+  int64_t tensor_ranks;  // that divide the rows of hidden states
+  Device device;
+};
+
+void check_vocabulary(const data::Batch& batch, int64_t vocabulary) {
+  const int64_t largest = *std::max_element(batch.inputs.begin(), batch.inputs.end());
+  TI_CHECK(largest < vocabulary,
+           "the tokenizer made id {}, but the model's vocabulary has {} entries. Use the tokenizer that belongs to the "
+           "model (model.hf_assets_path), or a flavor with a larger vocabulary.",
+           largest, vocabulary);
+}
+
+class TextMicroBatch : public MicroBatch {
+ public:
+  // Copies this rank's share of each sequence, and that of the documents if the model attends inside them.
+  TextMicroBatch(const data::Batch& batch, const Place& place) : place_(place) {
+    check_vocabulary(batch, place.model.vocabulary());
+    const auto share_to_device = [&](std::span<const int64_t> tokens) {
+      return copy_to_device(ops::share_of(tokens, batch.seq_len, place.share), place.device)
+          .view({-1, batch.seq_len / place.share.ranks});
+    };
+    inputs_.tokens_BS = share_to_device(batch.inputs);
+    labels_BS_ = share_to_device(batch.labels);
+    if (place.model.attends_inside_documents()) {
+      inputs_.documents =
+          ops::make_documents(batch.document_starts, batch.batch, batch.seq_len, place.device, place.share);
+    }
+  }
+
+  ops::Tensors run_stage(const models::ModelStage& stage, const ops::Tensors& inputs, double scale) const override {
+    const Tensor x_tD = inputs.empty() ? Tensor() : inputs[0];
+    return {place_.model.run_stage(stage, x_tD, inputs_, labels_BS_, scale)};
+  }
+
+  std::vector<parallel::HiddenStates> hidden_states() const override {
+    return {{.shape = {labels_BS_.numel() / place_.tensor_ranks, place_.model.hidden_size()},
+             .dtype = place_.model.compute_dtype,
+             .device = place_.device}};
+  }
+
+ private:
+  const Place& place_;
+  models::TokenBatch inputs_;
+  Tensor labels_BS_;
+};
+
+class TextBatch : public Batch {
+ public:
+  TextBatch(data::Batch batch, const Place& place) : batch_(std::move(batch)), place_(place) {}
+
+  int64_t samples() const override { return batch_.batch; }
+  int64_t tokens() const override { return batch_.batch * batch_.seq_len; }
+  int64_t weight() const override {
+    const std::vector<int64_t> labels = ops::share_of(batch_.labels, batch_.seq_len, place_.share);
+    return std::count_if(labels.begin(), labels.end(), [](int64_t label) { return label != data::kIgnoreIndex; });
+  }
+  std::unique_ptr<MicroBatch> to_device(int64_t first, int64_t count) const override {
+    if (count == samples()) return std::make_unique<TextMicroBatch>(batch_, place_);
+    return std::make_unique<TextMicroBatch>(data::rows_of(batch_, first, count), place_);
+  }
+
+ private:
+  data::Batch batch_;
+  const Place& place_;
+};
+
+class TextSource : public BatchSource {
+ public:
+  TextSource(std::unique_ptr<data::Loader> loader, const Place& place) : loader_(std::move(loader)), place_(place) {}
+
+  BatchPtr next() override {
+    std::optional<data::Batch> batch = loader_->next();
+    return batch ? std::make_unique<const TextBatch>(*std::move(batch), place_) : nullptr;
+  }
+  double last_wait_seconds() const override { return loader_->last_wait_seconds(); }
+  BatchPtr weightless() const override {
+    const data::LoaderOptions& options = loader_->options();
+    return std::make_unique<const TextBatch>(data::ignored_batch(options.batch, options.packing.seq_len), place_);
+  }
+  void rewind() override { loader_->rewind(); }
+
+  std::string position() const override { return data::to_json(loader_->state()); }
+  std::string merge_positions(const std::vector<std::string>& positions) const override {
+    std::vector<data::LoaderState> states;
+    for (const std::string& position : positions) states.push_back(data::loader_state_from_json(position));
+    return data::to_json(data::merge(states));
+  }
+  void load(const std::string& merged) override { loader_->load(data::loader_state_from_json(merged)); }
+
+ private:
+  std::unique_ptr<data::Loader> loader_;
+  const Place& place_;
+};
+
+data::CorpusOptions corpus_options(const data::Dataset& dataset, const config::Training& training, int64_t streams,
+                                   const Reader& reader) {
+  return {.name = dataset.name,
+          .path = dataset.path,
+          .text_field = training.text_field,
+          .skip_bad_records = training.skip_bad_records,
+          .streams = streams,
+          .rank = reader.rank,
+          .ranks = reader.ranks};
+}
+
+data::Encoder encoder_of(const data::Tokenizer& tokenizer) {
+  return [tokenizer](std::string_view text) { return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true); };
+}
+
+data::LoaderOptions loader_options(int64_t batch, const data::PackingOptions& packing,
+                                   const config::DataLoader& options) {
+  return {.batch = batch,
+          .packing = packing,
+          .num_workers = options.num_workers,
+          .prefetch_factor = options.prefetch_factor.value_or(data::LoaderOptions{}.prefetch_factor)};
+}
+
+std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& validation,
+                                                      const config::Training& training,
+                                                      const data::Tokenizer& tokenizer, const Reader& reader) {
+  const data::Dataset dataset = data::find_dataset(validation.dataset, validation.dataset_path);
+  const bool whole_set = validation.steps == -1;
+  const data::PackingOptions packing = {.seq_len = validation.seq_len,
+                                        .infinite = !whole_set,
+                                        .keep_remainder = whole_set,
+                                        .end_of_document = tokenizer.eos_id()};
+  return std::make_unique<data::Loader>(corpus_options(dataset, training, validation.data_streams, reader),
+                                        encoder_of(tokenizer),
+                                        loader_options(validation.local_batch_size, packing, validation.dataloader));
+}
+
+class TextTask : public Task {
+ public:
+  explicit TextTask(const TaskContext& context)
+      : config_(context.config),
+        tokenizer_(data::Tokenizer::load(context.config.model.hf_assets_path)),
+        reader_{context.mesh.rank("batch"), context.mesh.size("batch")},
+        place_{as_language_model(context.model), context.share, context.mesh.size("tp"), context.device} {}
+
+  std::unique_ptr<BatchSource> training_data() const override {
+    return std::make_unique<TextSource>(build_loader(config_.training, tokenizer_, reader_), place_);
+  }
+  std::unique_ptr<BatchSource> validation_data() const override {
+    return std::make_unique<TextSource>(
+        build_validation_loader(config_.validation, config_.training, tokenizer_, reader_), place_);
+  }
+  double flops_per_token() const override {
+    return place_.model.costs().size(config_.training.seq_len).flops_per_token;
+  }
+
+ private:
+  JobConfig config_;
+  data::Tokenizer tokenizer_;
+  Reader reader_;
+  Place place_;
+};
+
+std::unique_ptr<Task> make_text_task(const TaskContext& context) { return std::make_unique<TextTask>(context); }
+
+void check_dataset(const std::string& name, const std::optional<std::string>& path, bool skip_bad_records) {
+  data::find_source_files(data::locate_dataset(name, path).path, /*allow_empty_files=*/skip_bad_records);
+}
+
+std::vector<std::string> check_text_files(const JobConfig& config) {
+  const config::Training& training = config.training;
+  const config::Validation& validation = config.validation;
+  std::vector<std::string> sentences;
+  collect_errors(sentences, [&] { data::Tokenizer::load(config.model.hf_assets_path); });
+  collect_errors(sentences, [&] { check_dataset(training.dataset, training.dataset_path, training.skip_bad_records); });
+  collect_errors(sentences, [&] {
+    if (validation.enable) check_dataset(validation.dataset, validation.dataset_path, training.skip_bad_records);
+  });
+  return sentences;
+}
+
+}  // namespace
+
+TaskSpec text_task() { return {.name = "text", .make = make_text_task, .check_files = check_text_files}; }
+
+std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer,
+                                           const Reader& reader) {
+  const data::Dataset dataset = data::find_dataset(training.dataset, training.dataset_path);
+  return std::make_unique<data::Loader>(
+      corpus_options(dataset, training, training.data_streams, reader), encoder_of(tokenizer),
+      loader_options(training.local_batch_size, {.seq_len = training.seq_len, .end_of_document = tokenizer.eos_id()},
+                     training.dataloader));
+}
+
+}  // namespace titanium::train
