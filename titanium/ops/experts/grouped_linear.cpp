@@ -46,16 +46,11 @@ void multiply_rows(const Tensor& out, const Tensor& rows, const Tensor& matrices
 }
 
 void add_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weight, const Tensor& ends_E) {
-  const auto [sum_EOI, is_first] = weight.open_grad_sum(grad_RO.device());
+  // The first one becomes the sum as it is.
   if (takes_grouped_mm(x_RI, weight)) {
-    const Tensor grad_EOI = at::_grouped_mm(grad_RO.t(), x_RI, ends_E);
-    if (is_first) {
-      sum_EOI.copy_(grad_EOI);
-    } else {
-      sum_EOI.add_(grad_EOI);
-    }
-    return;
+    return weight.accumulate(at::_grouped_mm(grad_RO.t(), x_RI, ends_E).contiguous());
   }
+  const auto [sum_EOI, is_first] = weight.open_grad_sum(grad_RO.device());
   for_each_expert(ends_E, [&, sum = sum_EOI, first = is_first](int64_t expert, int64_t begin, int64_t count) {
     if (count == 0) {
       if (first) sum[expert].zero_();
