@@ -26,7 +26,7 @@ struct Kind {
   // A clamp that acts on one device and not, by rounding, on the other, moves a gradient as a whole.
   double limit() const {
     if (activations == at::kFloat) return 20 * tolerance(at::kFloat);
-    return (clamped ? 10 : 3) * tolerance(at::kBFloat16);
+    return (clamped ? 20 : 3) * tolerance(at::kBFloat16);
   }
 };
 

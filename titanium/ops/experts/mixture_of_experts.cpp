@@ -131,7 +131,7 @@ Tensor row_products(const Tensor& a, const Tensor& b) { return (a.to(score_dtype
 
 // The gradients of the experts' weights, and those of what went into them: rows for experts, and weights of choices.
 struct ExpertGrads {
-  Tensors x_RD;       // in the order of all experts; terms of one sum
+  Tensor x_RD;        // in the order of all experts
   Tensor weights_R1;  // undefined where the weights went into the experts with x
 };
 ExpertGrads experts_backward(const Tensor& grad_TD, const Tensor& tokens_TD, const MixtureOfExpertsArgs& args,
@@ -159,16 +159,16 @@ ExpertGrads experts_backward(const Tensor& grad_TD, const Tensor& tokens_TD, con
     }
   }
   if (experts.hidden_bias != nullptr) accumulate_expert_bias_grad(grads.hidden[0], *experts.hidden_bias, ends_L);
-  // Rows that travel are added up before; others are when they are combined.
-  Tensors grad_x_RD;
+  Tensor grad_x_LD;
   for (size_t i = 0; i < experts.hidden.size(); ++i) {
-    if (i > 0 && sends(args)) {
-      add_grouped_input_grad(grad_x_RD[0], grads.hidden[i], *experts.hidden[i], ends_L);
+    if (grad_x_LD.defined()) {
+      add_grouped_input_grad(grad_x_LD, grads.hidden[i], *experts.hidden[i], ends_L);
     } else {
-      grad_x_RD.push_back(grouped_input_grad(grads.hidden[i], *experts.hidden[i], ends_L));
+      grad_x_LD = grouped_input_grad(grads.hidden[i], *experts.hidden[i], ends_L);
     }
   }
-  for (Tensor& rows : grad_x_RD) rows = to_tokens(rows, run, args);
+  // On its way; meanwhile the weights.
+  const Tensor grad_x_RD = to_tokens(grad_x_LD, run, args);
   for (size_t i = 0; i < experts.hidden.size(); ++i) {
     accumulate_grouped_weight_grad(grads.hidden[i], x_LD, *experts.hidden[i], ends_L);
   }
@@ -180,12 +180,9 @@ Tensor routed_backward(const Tensor& grad_TD, const Tensor& tokens_TD, const Mix
                        const Run& run) {
   ExpertGrads grads = experts_backward(grad_TD, tokens_TD, args, run);
   const Tensor weights_TK = args.weighs_inputs ? run.routing.weights_TK : Tensor();
-  Tensor grad_tokens_TD;
-  for (const Tensor& rows_RD : grads.x_RD) {
-    grad_tokens_TD = combine_rows(rows_RD, run.dispatch, args.router.top_k, weights_TK, grad_tokens_TD);
-    if (!args.weighs_inputs) continue;
-    const Tensor products_R1 = row_products(rows_RD, gather_rows(tokens_TD, run.dispatch)).unsqueeze(1);
-    grads.weights_R1 = grads.weights_R1.defined() ? grads.weights_R1 + products_R1 : products_R1;
+  const Tensor grad_tokens_TD = combine_rows(grads.x_RD, run.dispatch, args.router.top_k, weights_TK);
+  if (args.weighs_inputs) {
+    grads.weights_R1 = row_products(grads.x_RD, gather_rows(tokens_TD, run.dispatch)).unsqueeze(1);
   }
   const Tensor grad_weights_TK =
       grads.weights_R1.index_select(0, run.dispatch.row_of_choice_R).view({-1, args.router.top_k});
