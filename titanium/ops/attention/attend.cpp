@@ -199,8 +199,11 @@ Tensors defined_attend_backward(const Tensor& grad, const Tensor& q, const Tenso
 AttentionLibrary library_for(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible) {
   TI_ASSERT(visible.chunk == 0, "chunks of {} tokens, which are neither documents nor rows", visible.chunk);
   const AttentionLibrary library = attention_library(q, v, visible);
-  // A number to the left that is negative means all of them to Flash.
-  const bool flash_cannot = library == AttentionLibrary::kFlash && keys_to_the_left(q, k, visible).value_or(0) < 0;
+  // A number to the left that is negative means all of them to Flash. Rectangles that a window cuts are small, and
+  // Flash has been seen to be wrong where they have fewer keys than queries.
+  const bool is_cut = !visible.causal && visible.window > 0;
+  const bool flash_cannot =
+      library == AttentionLibrary::kFlash && (is_cut || keys_to_the_left(q, k, visible).value_or(0) < 0);
   return flash_cannot ? AttentionLibrary::kDefinition : library;
 }
 
