@@ -75,6 +75,23 @@ def experts_of_qwen3(layers):
             "rope_theta": 1e6, "max_position_embeddings": 40960, "tie_word_embeddings": False, "hidden_act": "silu"}
 
 
+def experts_of_deepseek(layers):
+    return {"model_type": "deepseek_v2", "hidden_size": 2048, "num_hidden_layers": layers, "num_attention_heads": 16, "num_key_value_heads": 16,
+            "intermediate_size": 10944, "moe_intermediate_size": 1408, "n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6,
+            "first_k_dense_replace": 1, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+            "vocab_size": 102400, "rms_norm_eps": 1e-5, "rope_theta": 1e4, "max_position_embeddings": 4096, "scoring_func": "softmax",
+            "topk_method": "greedy", "norm_topk_prob": False, "routed_scaling_factor": 1.0, "hidden_act": "silu"}
+
+
+def experts_of_gpt_oss(layers):
+    return {"model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": layers, "num_attention_heads": 64, "num_key_value_heads": 8,
+            "head_dim": 64, "intermediate_size": 2880, "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128,
+            "layer_types": ["full_attention" if layer % 2 else "sliding_attention" for layer in range(layers)], "vocab_size": 201088,
+            "rms_norm_eps": 1e-5, "rope_theta": 150000, "max_position_embeddings": 131072, "attention_bias": True, "hidden_act": "silu",
+            "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                             "original_max_position_embeddings": 4096}, "swiglu_limit": 7.0, "tie_word_embeddings": False}
+
+
 SETTINGS = [
     Setting("8B, 8192, batch 2, nothing recomputed", "8B", 8192, 2, NONE, "11,122 (llmq), 10,858 (torchtitan, 121 GiB)", 11300, tuned=True),
     Setting("8B, 8192, batch 3, nothing recomputed", "8B", 8192, 3, NONE, "11,122 (llmq), 10,858 (torchtitan, 121 GiB)", 11300, tuned=True),
@@ -96,6 +113,12 @@ SETTINGS = [
     Setting("8B, 8192, batch 2, 8 accumulation steps, Muon", "8B", 8192, 2, f"{NONE} --optimizer.name Muon", "", 1, steps=6, accumulation=8),
     Setting("Qwen 3 1.7B, fp32 states, 4096, batch 4", "1.7B", 4096, 4, NONE, "44,400 (torchtitan, 50.1 GiB)", 47500, 50.0, bf16_states=False,
             tuned=True, model="qwen3"),
+    Setting("DeepSeek V3 16B, 14 layers, 4096, batch 4", "auto", 4096, 4, NONE, "32,200 (torchtitan, 88.3 GiB)", 50000, 88.0,
+            model="deepseek_v3", shape=experts_of_deepseek(14), alone=64400),
+    Setting("DeepSeek V3 16B, 27 layers, 4096, batch 2", "16B", 4096, 2, f"{NONE} --model.attn_type sdpa", "11,709 (torchtitan, 119 GiB, full)",
+            22000, model="deepseek_v3", alone=34100),
+    Setting("GPT-OSS 20B, 12 layers, 4096, batch 2", "auto", 4096, 2, NONE, "17,048 (torchtitan, 94.4 GiB)", 31000, 94.0, model="gpt_oss",
+            shape=experts_of_gpt_oss(12), alone=43500),
     Setting("Qwen 3 30B-A3B, 16 layers, 4096, batch 4", "auto", 4096, 4, NONE, "28,903 (torchtitan, 108.6 GiB)", 47000, 108.0, model="qwen3",
             shape=experts_of_qwen3(16), alone=63000),
     Setting("Qwen 3 30B-A3B, 16 layers, 4096, batch 4, forced balance", "auto", 4096, 4, f"{NONE} --debug.moe_force_load_balance",
