@@ -9,7 +9,7 @@ namespace {
 
 using deepseek_v3::Args;
 
-std::unique_ptr<LanguageModel> build(const std::string& flavor) {
+std::unique_ptr<Model> build(const std::string& flavor) {
   JobConfig config;
   config.model.name = "deepseek_v3";
   config.model.flavor = flavor;
@@ -34,7 +34,7 @@ TEST(DeepseekSizes, ParametersAndOperationsAreThoseOfTheReference) {
   }
 }
 
-std::string name_of(const LanguageModel& model, const std::string& fqn) {
+std::string name_of(const Model& model, const std::string& fqn) {
   const auto pieces = model.hugging_face()->pieces(fqn, {2, 3, 4});
   return pieces.empty() ? "" : pieces.front().name;
 }

@@ -9,7 +9,7 @@ namespace {
 
 using gpt_oss::Args;
 
-std::unique_ptr<LanguageModel> build(const std::string& flavor) {
+std::unique_ptr<Model> build(const std::string& flavor) {
   JobConfig config;
   config.model.name = "gpt_oss";
   config.model.flavor = flavor;

@@ -9,7 +9,7 @@ namespace {
 
 using llama4::Args;
 
-std::unique_ptr<LanguageModel> build(const std::string& flavor) {
+std::unique_ptr<Model> build(const std::string& flavor) {
   JobConfig config;
   config.model.name = "llama4";
   config.model.flavor = flavor;

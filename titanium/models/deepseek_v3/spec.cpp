@@ -5,7 +5,7 @@
 namespace titanium::models::deepseek_v3 {
 namespace {
 
-std::unique_ptr<LanguageModel> build(const config::Model& options, std::optional<int64_t> max_seq_len) {
+std::unique_ptr<Model> build(const config::Model& options, std::optional<int64_t> max_seq_len) {
   Args args = options.flavor == "auto"
                   ? args_from_config_json(std::filesystem::path(options.hf_assets_path) / "config.json")
                   : flavors().at(options.flavor);
