@@ -100,7 +100,15 @@ TEST(DeepseekConfig, FlavorsGoThroughConfigJson) {
     if (flavor == "236B") continue;
     EXPECT_EQ(log_line(read_config(deepseek_v3::to_config_json(args, at::kBFloat16))), log_line(args)) << flavor;
   }
-  EXPECT_THROW(deepseek_v3::to_config_json(deepseek_v3::flavors().at("236B"), at::kBFloat16), UsageError);
+  try {
+    deepseek_v3::to_config_json(deepseek_v3::flavors().at("236B"), at::kBFloat16);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "this model has no form at Hugging Face: experts that are chosen by softmax have groups that are found "
+        "by their best two, or normalised scores. Use a distributed checkpoint.");
+  }
 }
 
 TEST(DeepseekConfig, WithoutGroupsOrYarnOrCompressedQueries) {
@@ -144,11 +152,24 @@ TEST(DeepseekConfig, WhatNoModelHereIsHasASentence) {
             "rope_interleave is false, but should be true: adjacent elements are rotated.");
   EXPECT_EQ(refusal({{"rope_scaling", {{"type", "linear"}}}}),
             "rope_scaling: type is \"linear\", but should be \"yarn\" or \"default\".");
+  nlohmann::json yarn = published()["rope_scaling"];
+  yarn["attention_factor"] = 2.0;
+  EXPECT_EQ(refusal({{"rope_scaling", yarn}}),
+            "rope_scaling: attention_factor is 2.0, but should be left out: it follows from the other options.");
+  yarn.erase("attention_factor");
+  yarn["beta_fast"] = 1;
+  EXPECT_EQ(refusal({{"rope_scaling", yarn}}), "rope_scaling: beta_fast is 1, but should be larger than beta_slow.");
   EXPECT_EQ(refusal({{"n_group", 7}}), "num_expert_groups = 7 must divide the 256 experts into groups of two or more.");
   EXPECT_EQ(refusal({{"qk_rope_head_dim", 63}}), "qk_rope_head_dim is 63, but should be even.");
   const nlohmann::json two = {{"model_type", "deepseek_v2"}, {"scoring_func", "softmax"}, {"norm_topk_prob", false}};
   nlohmann::json grouped = two;
   grouped["topk_method"] = "group_limited_greedy";
+  nlohmann::json normalised = two, scored = two;
+  normalised["norm_topk_prob"] = true;
+  normalised["topk_method"] = scored["topk_method"] = "greedy";
+  scored["scoring_func"] = "sigmoid";
+  EXPECT_EQ(refusal(normalised), "norm_topk_prob is true, but should be false.");
+  EXPECT_EQ(refusal(scored), "scoring_func is \"sigmoid\", but should be \"softmax\".");
   EXPECT_EQ(refusal(grouped),
             "topk_method is \"group_limited_greedy\", but should be \"greedy\": groups are chosen by their best expert "
             "there, which no model of this build does.");

@@ -232,6 +232,18 @@ std::string refusal(const std::function<void(std::map<std::string, Tensor>&)>& c
   return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
 }
 
+TEST(ModelWeights, QuantisedWeightsAreExpandedOnlyWhereThatIsAskedFor) {
+  const auto quantise = [](std::map<std::string, Tensor>& tensors) {
+    Tensor& weight = tensors["model.layers.0.mlp.up_proj.weight"];
+    weight = weight.to(at::kFloat8_e4m3fn);
+    tensors["model.layers.0.mlp.up_proj.weight_scale_inv"] =
+        at::zeros({(weight.size(0) + 127) / 128, (weight.size(1) + 127) / 128}) + 0.5;
+  };
+  EXPECT_EQ(refusal(quantise),
+            " holds quantised weights, such as \"model.layers.0.mlp.up_proj.weight\". Set "
+            "checkpoint.initial_load_in_hf_quantized = true to expand them.");
+}
+
 TEST(ModelWeights, EveryMismatchHasASentence) {
   const std::string remedy = " Check model.name and model.flavor against the source of the weights.";
   EXPECT_EQ(refusal([](auto& tensors) { tensors.erase("model.norm.weight"); }),
