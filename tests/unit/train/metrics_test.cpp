@@ -177,6 +177,7 @@ TEST(Metrics, OtherRanksWriteNoFiles) {
 TEST(Metrics, TensorBoardFilesLieInAFolderNamedByTheMinute) {
   const fs::path folder = test_folder();
   MetricsOptions options = options_in(folder);
+  options.enable_jsonl = false;
   options.enable_tensorboard = true;
   const TimedRun run(options);
   std::vector<std::string> files;
