@@ -30,6 +30,8 @@ OWN = {
     "optimizer.param_groups",
     "model.attn_type",
     "model.attn_mask_type",
+    "training.moe_balance_loss",
+    "training.moe_z_loss",
     "training.skip_bad_records",
     "training.text_field",
     "training.data_streams",
