@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "titanium/base/error.h"
@@ -256,8 +257,14 @@ void check_streams(const char* option, int64_t streams, int64_t readers, Problem
 }  // namespace
 
 int64_t fewest_ranks(const Parallelism& degrees) {
-  return product({degrees.data_parallel_replicate_degree, std::max<int64_t>(1, degrees.data_parallel_shard_degree),
-                  degrees.context_parallel_degree, degrees.tensor_parallel_degree, degrees.pipeline_parallel_degree});
+  const int64_t tensor = degrees.tensor_parallel_degree, experts = degrees.expert_parallel_degree;
+  // Experts are spread over the ranks of sharding, context and, unless they are cut, tensor parallelism.
+  const int64_t others =
+      product({degrees.context_parallel_degree, degrees.expert_tensor_parallel_degree == 1 ? tensor : 1});
+  const int64_t shards =
+      degrees.data_parallel_shard_degree > 0 ? degrees.data_parallel_shard_degree : experts / std::gcd(experts, others);
+  return product({degrees.data_parallel_replicate_degree, shards, degrees.context_parallel_degree, tensor,
+                  degrees.pipeline_parallel_degree});
 }
 
 std::vector<Problem> validate(const JobConfig& config, std::optional<int64_t> world_size) {
