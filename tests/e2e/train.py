@@ -143,7 +143,7 @@ class Train(unittest.TestCase):
         self.assertNotAlmostEqual(loaded, float(self.metrics("random")[0]["loss"]), places=1)
         self.refused("initial_load_path = nowhere is not a folder. Name one with Hugging Face weights.", *options,
                      "--checkpoint.initial_load_path=nowhere")
-        self.refused("model lacks 27 of the model's 57 tensors, such as", *options[1:],
+        self.refused("model lacks 27 of the model's 56 tensors, such as", *options[1:],
                      "--model.flavor=debugmodel", code=1)
 
     def test_what_cannot_be_is_refused_with_a_sentence(self):
