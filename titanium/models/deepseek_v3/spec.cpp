@@ -1,16 +1,13 @@
 #include "titanium/models/deepseek_v3/spec.h"
 
+#include "titanium/models/decoder/build.h"
 #include "titanium/models/deepseek_v3/model.h"
 
 namespace titanium::models::deepseek_v3 {
 namespace {
 
 std::unique_ptr<Model> build(const config::Model& options, std::optional<int64_t> max_seq_len) {
-  Args args = options.flavor == "auto"
-                  ? args_from_config_json(std::filesystem::path(options.hf_assets_path) / "config.json")
-                  : flavors().at(options.flavor);
-  decoder::apply_options(args, options, max_seq_len);
-  return std::make_unique<DeepseekV3>(args);
+  return decoder::build_from_config_json<DeepseekV3, Args, args_from_config_json>(options, max_seq_len, flavors());
 }
 
 }  // namespace

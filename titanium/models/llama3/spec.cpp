@@ -1,5 +1,6 @@
 #include "titanium/models/llama3/spec.h"
 
+#include "titanium/models/decoder/build.h"
 #include "titanium/models/llama3/model.h"
 
 namespace titanium::models::llama3 {
@@ -15,9 +16,7 @@ Args args_from_folder(const std::filesystem::path& folder) {
 
 template <const Flavors& (*kFlavors)()>
 std::unique_ptr<Model> build(const config::Model& options, std::optional<int64_t> max_seq_len) {
-  Args args = options.flavor == "auto" ? args_from_folder(options.hf_assets_path) : kFlavors().at(options.flavor);
-  decoder::apply_options(args, options, max_seq_len);
-  return std::make_unique<Llama3>(args);
+  return decoder::build<Llama3>(options, max_seq_len, kFlavors(), args_from_folder);
 }
 
 template <const Flavors& (*kFlavors)()>

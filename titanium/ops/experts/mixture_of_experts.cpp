@@ -33,9 +33,8 @@ Tensor to_experts(const Tensor& rows, const Run& run, const MixtureOfExpertsArgs
   if (!sends(args)) return rows;
   return args.exchange.send(rows, run.plan)().index_select(0, run.order.choice_of_row_R);
 }
-Tensor to_tokens(const Tensor& rows, const Run& run, const MixtureOfExpertsArgs& args) {
-  if (!sends(args)) return rows;
-  return args.exchange.send_back(rows.index_select(0, run.order.row_of_choice_R), run.plan)();
+Pending to_tokens(const Tensor& rows, const Run& run, const MixtureOfExpertsArgs& args) {
+  return args.exchange.send_back(sends(args) ? rows.index_select(0, run.order.row_of_choice_R) : rows, run.plan);
 }
 
 // Those that have come from the ranks, one rank after the other, sorted by expert.
@@ -90,7 +89,7 @@ Tensor run_experts(const Tensor& tokens_TD, const MixtureOfExpertsArgs& args, Ru
       expert_activation(run.hidden, hidden_bias(run.hidden, run, args.experts), args.experts.activation);
   const Tensor out_LD = grouped_forward(product_LF, *args.experts.down, run.order.ends_E);
   if (adds_down_bias(args.experts)) add_expert_bias(out_LD, *args.experts.down_bias, run.order.ends_E);
-  return to_tokens(out_LD, run, args);
+  return to_tokens(out_LD, run, args)();
 }
 
 Tensors shared_hidden_of(const LinearInput& x_TD, const SharedExperts& shared) {
@@ -168,11 +167,11 @@ ExpertGrads experts_backward(const Tensor& grad_TD, const Tensor& tokens_TD, con
     }
   }
   // On its way; meanwhile the weights.
-  const Tensor grad_x_RD = to_tokens(grad_x_LD, run, args);
+  const Pending grad_x_RD = to_tokens(grad_x_LD, run, args);
   for (size_t i = 0; i < experts.hidden.size(); ++i) {
     accumulate_grouped_weight_grad(grads.hidden[i], x_LD, *experts.hidden[i], ends_L);
   }
-  return {grad_x_RD, weights_L.defined() ? to_tokens(grads.weights_R.unsqueeze(1), run, args) : Tensor()};
+  return {grad_x_RD(), weights_L.defined() ? to_tokens(grads.weights_R.unsqueeze(1), run, args)() : Tensor()};
 }
 
 // The gradient of the tokens through the experts and the router.
