@@ -1,10 +1,12 @@
 // `titanium train` with a fault, for failures.py. The fault is in the variable FAULT:
 //
-//   <kind>:<rank>:<phase>:<step>    kind: kill, stop, throw   phase: start, forward, backward, optimizer
+//   <kind>:<rank>:<phase>:<step>    kind: kill, stop, throw   phase: start, forward, backward, optimizer, and
+//                                   experts, before the first rows of a layer are exchanged
 //
 // It happens in the first attempt of a job only, so that a restarted job finishes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -45,7 +47,10 @@ void happen(const Fault& fault) {
 class FaultyHook : public nn::UnitHook {
  public:
   FaultyHook(const train::TrainState& run, Fault fault) : run_(run), fault_(std::move(fault)) {}
-  void before_forward() override { strike("forward"); }
+  void before_forward() override {
+    strike("forward");
+    strike("experts");
+  }
   void before_backward() override { strike("backward"); }
 
  private:
@@ -80,8 +85,12 @@ void install(const Fault& fault, train::TrainState& run) {
   if (fault.phase == "optimizer") {
     run.executor = std::make_unique<FaultyExecutor>(std::move(run.executor), run, fault);
   }
-  nn::Unit& unit = *run.model->units().at(2);  // the second block
-  unit.hooks.push_back(std::make_shared<FaultyHook>(run, fault));
+  const std::vector<nn::Unit*> units = run.model->units();
+  auto struck = units.begin() + 2;  // the second block
+  if (fault.phase == "experts") {
+    struck = std::ranges::find_if(units, [](const nn::Unit* unit) { return unit->name.ends_with(".experts"); });
+  }
+  (*struck)->hooks.push_back(std::make_shared<FaultyHook>(run, fault));
 }
 
 int train_with_fault(const std::vector<std::string>& options) {

@@ -33,6 +33,8 @@ LAYOUTS = {
 # The simplest schedule, and the one with most messages under way.
 LAYOUTS |= {schedule: (2, ["--parallelism.pipeline_parallel_degree=2", "--training.local_batch_size=4",
                            f"--parallelism.pipeline_parallel_schedule={schedule}"]) for schedule in ("1F1B", "DualPipeV")}
+LAYOUTS["ep2"] = (2, ["--parallelism.expert_parallel_degree=2", "--model.name=deepseek_v3", "--model.flavor=debugmodel",
+                      "--model.attn_type=sdpa"])
 
 
 class Job:
@@ -73,14 +75,17 @@ def expect_survivors_to_explain(job, failed, pattern):
             job.expect(re.search(pattern.format(rank=rank), job.error_of(rank)), f"rank {rank} does not say why")
 
 
-def check_death(layout, failed, phase):
+COLLECTIVES = "all_gather|reduce_scatter|all_reduce|broadcast|barrier|send|receive|no collective"
+
+
+def check_death(layout, failed, phase, waiting_in=COLLECTIVES):
     job = Job(f"kill:{failed}:{phase}:2", layout)
     job.expect(job.code == 128 + 9, "the exit code is not that of the killed rank")
     job.expect(re.search(rf"rank {failed}\b.*SIGKILL", job.output), "the launcher does not name who failed first")
     job.expect(job.seconds < LIMIT_SECONDS + 5, f"it took {job.seconds:.0f} s")
     # Whoever notices first: the lifeline, or the collective whose connection broke.
     expect_survivors_to_explain(
-        job, failed, r"rank {rank}: .*\b(all_gather|reduce_scatter|all_reduce|broadcast|barrier|send|receive|no collective)\b.*step 2")
+        job, failed, rf"rank {{rank}}: .*\b({waiting_in})\b.*step 2")
     dumps = list(pathlib.Path(job.folder.name).glob("comm_traces/rank_*.json"))
     job.expect(len(dumps) == job.ranks - 1, f"flight recorder of {len(dumps)} ranks")
     print(f"kill in {phase}, {layout}: {job.seconds:.1f} s")
@@ -156,6 +161,7 @@ def main():
     check_death("dp2", 1, "optimizer")
     check_death("1F1B", 0, "forward")
     check_death("DualPipeV", 1, "backward")
+    check_death("ep2", 1, "experts", waiting_in="all_to_all")
     check_start()
     check_exception()
     check_stop()

@@ -31,6 +31,20 @@ class Estimate(unittest.TestCase):
             self.assertAlmostEqual(sum(row[stage] for row in table.values()), total, delta=0.05)
         self.assertEqual(sorted(table["activations"], reverse=True), table["activations"])  # later stages hold fewer
 
+    def test_rows_of_experts_are_shown_as_expected_and_at_worst(self):
+        for ranks, spread, file in ((512, 32, "deepseek_v3/deepseek_v3_671b_512gpus"), (256, 8, "qwen3/qwen3_235b_a22b_256gpus")):
+            done = estimate("--ranks", str(ranks), "--device-gib", "74.5", "--job.config_file", f"configs/{file}.toml")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            table = rows(done.stdout)
+            for stage, together in enumerate(table["together"]):
+                expected, worst = table["of that with equal loads"][stage], table["all tokens to one rank"][stage]
+                # Every rank of the group may send all its rows to one; there they choose 8 of as many experts or more.
+                self.assertAlmostEqual(worst, spread * expected, delta=0.01 * spread)
+                self.assertAlmostEqual(table["together in that case"][stage], together + worst - expected, delta=0.03)
+            self.assertGreater(table["of that with equal loads"][-1], 1)
+        one = estimate("--model.name=deepseek_v3", "--model.flavor=16B").stdout
+        self.assertNotIn("Rows of experts", one)
+
     def test_ranks_share_the_memory(self):
         options = ("--model.flavor=8B", "--training.seq_len=8192", "--training.local_batch_size=1")
         one, eight = (rows(estimate("--ranks", ranks, *options).stdout) for ranks in ("1", "8"))

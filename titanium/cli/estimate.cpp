@@ -45,6 +45,11 @@ void print(const std::vector<train::ModelPlan>& plans, const JobConfig& config, 
   for (const Row& row : kRows) line(row.name, [&](const train::MemoryPlan& plan) { return plan.*row.bytes; });
   line("gradients in freed room", [](const train::MemoryPlan& plan) { return -plan.shared; });
   line("together", [](const train::MemoryPlan& plan) { return plan.total(); });
+  if (plans[0].dims.ep == 1) return;
+  fmt::print("Rows of experts, which depend on what tokens choose:\n");
+  line("of that with equal loads", [](const train::MemoryPlan& plan) { return plan.expert_rows; });
+  line("all tokens to one rank", [](const train::MemoryPlan& plan) { return plan.most_rows; });
+  line("together in that case", [](const train::MemoryPlan& plan) { return plan.worst_total(); });
 }
 
 }  // namespace

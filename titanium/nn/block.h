@@ -12,6 +12,9 @@ struct SaveLevel {
   std::string_view name;
   int64_t kept_bytes = 0;      // per token, from the forward to the backward
   int64_t backward_bytes = 0;  // per token, that the backward needs beside: temporaries, and what is computed once more
+  // Of both, what holds rows of experts, where the experts here get their share of all rows.
+  int64_t kept_row_bytes = 0;
+  int64_t backward_row_bytes = 0;
 };
 
 // A block's own list, from the level that keeps all that its operators need to the one that keeps only its input.
@@ -22,6 +25,8 @@ class Block : public Module {
  public:
   // What it can do when it computes in that dtype. Never empty.
   virtual SaveLevels levels(Dtype compute) const = 0;
+  // How many times their share of rows the experts here get at most.
+  virtual double largest_load() const { return 1; }
 
   size_t level = 0;  // of these
 };

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "titanium/base/error.h"
+#include "titanium/parallel/turns.h"
 #include "titanium/tensor/streams.h"
 
 namespace titanium::parallel {
@@ -48,7 +49,8 @@ class GroupExpertExchange : public ops::ExpertExchange {
     const std::vector<int64_t> one_row(static_cast<size_t>(ranks()), 1);
     group_->all_to_all(from_nL, to_nL, one_row, one_row)->wait();
     auto to = std::make_shared<HostCopy>(to_nL), from = std::make_shared<HostCopy>(from_nL);
-    return [to, from, from_nL] {
+    return [this, to, from, from_nL] {
+      turns_.pass();
       ops::RowPlan plan{.to = to->row_sums(), .from = from->row_sums(), .counts_nL = from_nL};
       plan.received = std::accumulate(plan.from.begin(), plan.from.end(), int64_t{0});
       return plan;
@@ -62,19 +64,24 @@ class GroupExpertExchange : public ops::ExpertExchange {
     const int64_t sent = std::accumulate(plan.to.begin(), plan.to.end(), int64_t{0});
     return exchange(rows, sent, plan.to, plan.from);
   }
+  void run_pair(const std::function<void()>& first, const std::function<void()>& second) override {
+    turns_.run(first, second);
+  }
 
  private:
   ops::Pending exchange(const Tensor& rows, int64_t arriving, const std::vector<int64_t>& from,
                         const std::vector<int64_t>& to) {
     const Tensor arrived = at::empty({arriving, rows.size(1)}, rows.options());
     std::shared_ptr<comm::PendingWork> work = group_->all_to_all(arrived, rows.contiguous(), from, to);
-    return [arrived, work] {
+    return [this, arrived, work] {
+      turns_.pass();
       work->wait();
       return arrived;
     };
   }
 
   comm::GroupPtr group_;
+  Turns turns_;
 };
 
 }  // namespace

@@ -1,9 +1,12 @@
 #include "titanium/parallel/pipeline_runner.h"
 
+#include <ATen/ThreadLocalState.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -44,12 +47,38 @@ class PipelineRunner::Pass {
       : runner_(runner), forward_(forward), hidden_(hidden) {}
 
   Tensor run() {
-    for (const Instruction& instruction : runner_.program_) execute(instruction);
+    const schedule::Program& program = runner_.program_;
+    for (size_t i = 0; i < program.size(); ++i) {
+      if (runs_as_pair(i)) {
+        execute_pair(program[i], program[i + 1]);
+        ++i;
+      } else {
+        execute(program[i]);
+      }
+    }
     while (!sends_.empty()) finish_send();
     return total_;
   }
 
  private:
+  // Two of one stage would gather and free the same weights.
+  bool runs_as_pair(size_t i) const {
+    const schedule::Program& program = runner_.program_;
+    return runner_.run_pair_ && program[i].overlaps_next && program[i].stage != program[i + 1].stage;
+  }
+
+  void execute_pair(const Instruction& forward, const Instruction& backward) {
+    const Device device = hidden_.front().device;
+    const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+    const at::ThreadLocalState here;
+    runner_.run_pair_([&] { execute(forward); },
+                      [&] {
+                        const at::ThreadLocalStateGuard as_here(here);
+                        const c10::StreamGuard on_stream(stream);
+                        execute(backward);
+                      });
+  }
+
   void execute(const Instruction& instruction) {
     const Key key{instruction.stage, instruction.micro_batch};
     switch (instruction.op) {
@@ -181,12 +210,14 @@ class PipelineRunner::Pass {
   Tensor total_;
 };
 
-PipelineRunner::PipelineRunner(const schedule::Table& table, comm::GroupPtr group, std::vector<Parameter*> parameters)
+PipelineRunner::PipelineRunner(const schedule::Table& table, comm::GroupPtr group, std::vector<Parameter*> parameters,
+                               RunPair run_pair)
     : group_(std::move(group)),
       parameters_(std::move(parameters)),
       owner_(table.owner),
       backward_(table.backward),
-      program_(schedule::make_programs(table)[static_cast<size_t>(group_->rank())]) {}
+      program_(schedule::make_programs(table)[static_cast<size_t>(group_->rank())]),
+      run_pair_(std::move(run_pair)) {}
 
 Tensor PipelineRunner::run(const StageForward& forward, const std::vector<HiddenStates>& hidden) const {
   TI_ASSERT(backward_ == c10::GradMode::is_enabled(), "the table has {} backwards", backward_ ? "" : "no");

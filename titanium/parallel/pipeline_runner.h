@@ -25,6 +25,9 @@ struct HiddenStates {
   Device device = at::kCPU;
 };
 
+// Runs a forward and a backward that a table has paired to their ends, perhaps by turns: Note [Taking turns].
+using RunPair = std::function<void(const std::function<void()>& forward, const std::function<void()>& backward)>;
+
 // Note [Sends and receives]
 // Programs stand in an order in which every wait ends (schedule/program.h). A receive is posted where it stands and
 // waited for where the tensor is needed; a send is waited for when a few later ones are under way, so that its memory
@@ -32,7 +35,9 @@ struct HiddenStates {
 class PipelineRunner {
  public:
   // `group` is the pipeline axis: its ranks are those of the table. `parameters` are those of this rank's stages.
-  PipelineRunner(const schedule::Table& table, comm::GroupPtr group, std::vector<Parameter*> parameters);
+  // Without `run_pair` the two of a pair run one after the other.
+  PipelineRunner(const schedule::Table& table, comm::GroupPtr group, std::vector<Parameter*> parameters,
+                 RunPair run_pair = {});
 
   // All actions of the table; one without backwards runs with gradients switched off. Gradients are added to those of
   // the parameters. `hidden` are the tensors between stages, in their order. Returns the sum of what the last stage has
@@ -46,6 +51,7 @@ class PipelineRunner {
   std::vector<int> owner_;  // of each stage
   bool backward_;
   schedule::Program program_;
+  RunPair run_pair_;
 };
 
 }  // namespace titanium::parallel

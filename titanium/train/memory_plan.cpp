@@ -111,6 +111,7 @@ int64_t count_stored(const std::vector<Parameter*>& parameters) {
 struct BlockMemory {
   int64_t parameters = 0;  // elements that are stored here
   nn::SaveLevel level;
+  double largest_load = 1;
 };
 
 std::vector<BlockMemory> blocks_here(models::Model& model, const std::vector<size_t>& levels) {
@@ -119,9 +120,28 @@ std::vector<BlockMemory> blocks_here(models::Model& model, const std::vector<siz
     const nn::Block* block = model.block(i);
     if (block == nullptr) continue;
     const size_t level = levels[static_cast<size_t>(i)];
-    blocks.push_back({count_stored(block->parameters()), block->levels(model.compute_dtype)[level]});
+    blocks.push_back(
+        {count_stored(block->parameters()), block->levels(model.compute_dtype)[level], block->largest_load()});
   }
   return blocks;
+}
+
+// Rows are kept by all blocks, and by one more while it computes its backward.
+void plan_expert_rows(const std::vector<BlockMemory>& blocks, const Tokens& tokens, MemoryPlan& plan) {
+  int64_t computed = 0, most_computed = 0;
+  const auto at_most = [](int64_t bytes, const BlockMemory& block) {
+    return static_cast<int64_t>(static_cast<double>(bytes) * block.largest_load);
+  };
+  for (const BlockMemory& block : blocks) {
+    const int64_t kept = tokens.kept * block.level.kept_row_bytes;
+    const int64_t here = tokens.computed * block.level.backward_row_bytes;
+    plan.expert_rows += kept;
+    plan.most_rows += at_most(kept, block);
+    computed = std::max(computed, here);
+    most_computed = std::max(most_computed, at_most(here, block));
+  }
+  plan.expert_rows += computed;
+  plan.most_rows += most_computed;
 }
 
 // What is there at a moment of the backward.
@@ -213,6 +233,7 @@ MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, 
   plan.communication += exchange_bytes(model, config, dims, micro_batch);
   const Tokens tokens{live_samples * seq_len / dims.tp, micro_batch * seq_len / dims.tp};
   for (const BlockMemory& block : blocks) plan.activations += tokens.kept * block.level.kept_bytes;
+  plan_expert_rows(blocks, tokens, plan);
   const bool one_micro_batch =
       dims.pp == 1 && config.training.global_batch_size <= config.training.local_batch_size * dims.batch();
   // Those of replicas stay in the buckets in which they are summed.
@@ -228,13 +249,20 @@ MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, 
 }
 
 std::string describe(const MemoryPlan& plan) {
-  return fmt::format(
+  std::string text = fmt::format(
       "parameters {:.2f} GiB, copy in the compute dtype {:.2f} GiB, gradients {:.2f} GiB, optimizer {:.2f} GiB, "
       "communication {:.2f} GiB, activations {:.2f} GiB, working memory {:.2f} GiB, less {:.2f} GiB that gradients "
       "take over "
       "from activations, together {:.2f} GiB",
       plan.parameters / kGiB, plan.computed_copy / kGiB, plan.gradients / kGiB, plan.optimizer / kGiB,
       plan.communication / kGiB, plan.activations / kGiB, plan.working / kGiB, plan.shared / kGiB, plan.total() / kGiB);
+  if (plan.most_rows > plan.expert_rows) {
+    text += fmt::format(
+        "; rows of experts take {:.2f} GiB of that, and {:.2f} GiB ({:.2f} GiB together) if all tokens choose the "
+        "experts of one rank",
+        plan.expert_rows / kGiB, plan.most_rows / kGiB, plan.worst_total() / kGiB);
+  }
+  return text;
 }
 
 void check_fits(const MemoryPlan& plan, int64_t device_bytes) {

@@ -19,6 +19,9 @@ struct MemoryPlan {
   int64_t activations = 0;    // kept from forward to backward
   int64_t working = 0;        // temporaries at the moment when most is needed
   int64_t shared = 0;         // what gradients take of the room that activations have left by then: not needed twice
+  int64_t expert_rows = 0;    // of activations and working memory: rows of experts that get their share of all rows
+  int64_t most_rows = 0;      // the same if all tokens choose the experts of this rank
+  int64_t worst_total() const { return total() + most_rows - expert_rows; }
   int64_t total() const {
     return parameters + computed_copy + gradients + optimizer + communication + activations + working - shared;
   }
@@ -30,7 +33,7 @@ struct MemoryPlan {
 MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, const JobConfig& config,
                        const parallel::ParallelDims& dims, const std::vector<size_t>& levels, int64_t live_samples);
 
-// "parameters 0.02 GiB, gradients ..., total ...".
+// "parameters 0.02 GiB, gradients ..., total ..."; where experts are spread over ranks, with their rows.
 std::string describe(const MemoryPlan& plan);
 
 // Throws UsageError with the plan and the remedies if it exceeds `device_bytes`.

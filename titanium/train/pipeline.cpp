@@ -73,13 +73,13 @@ std::optional<PipelinePlan> plan_pipeline(const JobConfig& config, const paralle
 }
 
 Pipeline::Pipeline(PipelinePlan plan, models::Model& model, parallel::DataParallel& data_parallel,
-                   const parallel::Mesh& mesh, Device device)
+                   const parallel::Mesh& mesh, Device device, parallel::RunPair run_pair)
     : plan_(std::move(plan)),
       model_(model),
       data_parallel_(data_parallel),
       mesh_(mesh),
       device_(device),
-      training_(plan_.table, mesh.group("pp"), model.parameters()) {}
+      training_(plan_.table, mesh.group("pp"), model.parameters(), std::move(run_pair)) {}
 
 const parallel::PipelineRunner& Pipeline::runner_for(int64_t micro_batches) {
   if (c10::GradMode::is_enabled()) return training_;

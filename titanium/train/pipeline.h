@@ -31,7 +31,7 @@ class Pipeline : public Executor {
  public:
   // `model` has the stages of this rank. All that is passed by reference outlives it.
   Pipeline(PipelinePlan plan, models::Model& model, parallel::DataParallel& data_parallel, const parallel::Mesh& mesh,
-           Device device);
+           Device device, parallel::RunPair run_pair = {});
 
   Tensor forward_backward(const std::vector<BatchPtr>& batches, double scale) override;
   Tensor loss(const Batch& batch) override { return run(batch, 1.0); }

@@ -49,12 +49,20 @@ void materialize(models::Model& model, const config::Training& training, Device 
   model.build_buffers(device);
 }
 
+// Where experts are spread over ranks, their rows travel while the other of a pair computes.
+parallel::RunPair run_pair_of(const TrainState& run) {
+  ops::ExpertExchange* experts = run.parallelism.experts.get();
+  if (experts == nullptr || !run.config.parallelism.pipeline_parallel_expert_parallel_overlap) return {};
+  return [experts](const auto& forward, const auto& backward) { experts->run_pair(forward, backward); };
+}
+
 std::unique_ptr<Executor> build_executor(const TrainState& run, std::optional<PipelinePlan> plan) {
   parallel::DataParallel& data_parallel = *run.parallelism.data_parallel;
   if (!plan) return std::make_unique<WholeModel>(*run.model, data_parallel, run.device);
   log_info("Using pipeline schedule {} with {} microbatches and {} stages.",
            run.config.parallelism.pipeline_parallel_schedule, plan->table.micro_batches, plan->stages.size());
-  return std::make_unique<Pipeline>(*std::move(plan), *run.model, data_parallel, *run.mesh, run.device);
+  return std::make_unique<Pipeline>(*std::move(plan), *run.model, data_parallel, *run.mesh, run.device,
+                                    run_pair_of(run));
 }
 
 void log_batch(const TrainState& run) {

@@ -95,6 +95,28 @@ INSTANTIATE_TEST_SUITE_P(
                     Experts{{"pp2_tp2_ep2", 1, 2, 2, one_forward_one_backward, 1, 2}, 2}),
     [](const auto& info) { return info.param.layout.name; });
 
+void reshards(JobConfig& config) { config.parallelism.fsdp_reshard_after_forward = "always"; }
+
+// Rows of a pair's forward travel while its backward computes, and the other way round, with the same bits; also where
+// weights are gathered around each use.
+TEST(ExpertPairs, TrainWithTheBitsOfOneAfterTheOther) {
+  using Change = void (*)(JobConfig&);
+  for (const auto& [tensor, change] : {std::pair<int, Change>{1, nothing}, {1, reshards}, {2, nothing}}) {
+    const auto run = [&, tensor = tensor, change = change](bool overlap) {
+      const auto changes = [&](JobConfig& config) {
+        dual_pipe_v(config);
+        change(config);
+        config.parallelism.pipeline_parallel_expert_parallel_overlap = overlap;
+      };
+      return train({{"pp2", 1, 2, tensor, changes, 1, 2}, 2}, deepseek());
+    };
+    const Outcome by_turns = run(true), one_by_one = run(false);
+    EXPECT_EQ(by_turns.losses, one_by_one.losses);
+    EXPECT_EQ(by_turns.norms, one_by_one.norms);
+    for (const auto& [name, tensor_of] : one_by_one.final) EXPECT_TRUE(at::equal(by_turns.final.at(name), tensor_of));
+  }
+}
+
 void with_losses(JobConfig& config) {
   config.training.moe_balance_loss = 0.5;
   config.training.moe_z_loss = 0.1;

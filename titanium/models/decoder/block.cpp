@@ -84,7 +84,10 @@ nn::SaveLevels Block::levels(Dtype compute) const {
   }
   const nn::SaveLevel everything = levels.front();
   const int64_t input = dim_ * element;
-  levels.push_back({"input", input, everything.backward_bytes + everything.kept_bytes - input});
+  levels.push_back({.name = "input",
+                    .kept_bytes = input,
+                    .backward_bytes = everything.backward_bytes + everything.kept_bytes - input,
+                    .backward_row_bytes = everything.backward_row_bytes + everything.kept_row_bytes});
   return levels;
 }
 

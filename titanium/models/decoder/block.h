@@ -20,6 +20,7 @@ class Block : public nn::Block {
 
   // Those of the feed-forward half, and then only the input.
   nn::SaveLevels levels(Dtype compute) const override;
+  double largest_load() const override { return feed_forward_->largest_load(); }
 
   const Attention& attention() const { return *attention_; }
   FeedForward& feed_forward() { return *feed_forward_; }

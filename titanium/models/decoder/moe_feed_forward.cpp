@@ -1,5 +1,7 @@
 #include "titanium/models/decoder/moe_feed_forward.h"
 
+#include <algorithm>
+
 #include "titanium/ops/init.h"
 
 namespace titanium::models::decoder {
@@ -93,11 +95,23 @@ nn::SaveLevels MoeFeedForward::levels(Dtype compute) const {
   const auto element = static_cast<int64_t>(c10::elementSize(compute));
   constexpr int64_t kInt = 4, kFloat = 4;
   const int64_t choices = args_.top_k, hidden = args_.moe_hidden_dim;
+  const bool sends = expert_ranks() > 1;
+  // Ranks that cut an expert work on the rows of all of them.
+  const int64_t row_width = dim_ * (hidden / down_->part.shape[2]);
   const int64_t routing = choices * (3 * kInt + kFloat) + args_.num_experts * kFloat;
-  const int64_t kept = (choices + args_.num_shared_experts) * 2 * hidden * element;
-  // The gradients of the rows and of what went into the experts, the product and its gradient.
-  const int64_t backward = choices * (3 * dim_ + 2 * hidden) * element;
-  return {{"everything", routing + kept, backward}, {"attention_half", routing, backward + kept}};
+  const int64_t kept_rows = choices * (2 * hidden + (sends ? row_width : 0)) * element;
+  const int64_t kept = kept_rows + args_.num_shared_experts * 2 * hidden * element;
+  // The gradients of the rows and of what went into the experts, the product and its gradient; and rows in the order in
+  // which they travel.
+  const int64_t backward = choices * ((sends ? 5 : 3) * row_width + 2 * hidden) * element;
+  return {{"everything", routing + kept, backward, kept_rows, backward},
+          {"attention_half", routing, backward + kept, 0, backward + kept_rows}};
+}
+
+// At most all tokens of all ranks choose as many of the experts here as they may.
+double MoeFeedForward::largest_load() const {
+  const int64_t chosen_here = std::min(args_.top_k, down_->part.shape[0]);
+  return static_cast<double>(expert_ranks() * chosen_here) / static_cast<double>(args_.top_k);
 }
 
 void MoeFeedForward::init_weights(const InitialWeights& init) {

@@ -21,6 +21,7 @@ class MoeFeedForward : public FeedForward {
   Tensor forward(const Tensor& h_tD, nn::RmsNorm& norm, const BlockContext& context, size_t level) override;
   // Everything: the first products of experts; nothing.
   nn::SaveLevels levels(Dtype compute) const override;
+  double largest_load() const override;
   void init_weights(const InitialWeights& init) override;
   parallel::TensorParallelPlan tensor_parallel_plan() const override;
   std::vector<CutSize> cut_sizes() const override;
@@ -30,6 +31,7 @@ class MoeFeedForward : public FeedForward {
 
  private:
   void add_experts(const std::string& fqn, int64_t dim);
+  int64_t expert_ranks() const { return args_.num_experts / down_->part.shape[0]; }  // that share all experts
   ops::MixtureOfExpertsArgs arguments(nn::RmsNorm& norm, const BlockContext& context);
 
   MoeArgs args_;

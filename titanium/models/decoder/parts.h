@@ -87,6 +87,8 @@ class FeedForward : public Half {
   virtual Tensor forward(const Tensor& h_tD, nn::RmsNorm& norm, const BlockContext& context, size_t level) = 0;
   // What it can keep, beside h and the norm's; at the last level it keeps nothing.
   virtual nn::SaveLevels levels(Dtype compute) const = 0;
+  // How many times their share of rows the experts here get at most: see nn/block.h.
+  virtual double largest_load() const { return 1; }
   // Nothing where there are no experts to balance.
   virtual std::optional<ExpertLoad> expert_load() { return std::nullopt; }
 };

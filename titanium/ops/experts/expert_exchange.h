@@ -31,6 +31,9 @@ class ExpertExchange {
   virtual Pending send(const Tensor& rows_RC, const RowPlan& plan) = 0;
   // The way back.
   virtual Pending send_back(const Tensor& rows, const RowPlan& plan) = 0;
+  // Runs both to their ends, with one computing while rows of the other travel; by default one after the other. The
+  // second may run on another thread.
+  virtual void run_pair(const std::function<void()>& first, const std::function<void()>& second) { first(), second(); }
 };
 
 ExpertExchange& all_experts_here();
