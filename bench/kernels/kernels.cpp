@@ -214,9 +214,10 @@ void bench_sum_of_squares(Bench& bench, ElementType type) {
 }
 
 void bench_adamw(Bench& bench, const std::string& name, ElementType parameter, ElementType gradient, ElementType state,
-                 bool stochastic) {
+                 bool stochastic, bool copy = false) {
   const auto sizes = block_tensors(4);
-  const int64_t bytes = total(sizes) * (2 * element_size(parameter) + element_size(gradient) + 4 * element_size(state));
+  const int64_t bytes =
+      total(sizes) * (2 * element_size(parameter) + element_size(gradient) + 4 * element_size(state) + (copy ? 2 : 0));
   bench.run("adamw, 4 blocks, " + name, bytes, [&] {
     std::vector<AdamWTensor> tensors;
     int64_t first = 0;
@@ -225,6 +226,7 @@ void bench_adamw(Bench& bench, const std::string& name, ElementType parameter, E
                          bench.room(size * element_size(state)), bench.room(size * element_size(state)), size,
                          parameter, gradient, state, 0});
       tensors.back().random_first = first;
+      if (copy) tensors.back().copy = bench.room(size * 2);
       first += size;
     }
     AdamWArgs args{};
@@ -322,6 +324,7 @@ void run_all(Bench& bench) {
   bench_adamw(bench, "bf16", kBf16, kBf16, kBf16, false);
   bench_adamw(bench, "bf16, stochastic", kBf16, kBf16, kBf16, true);
   bench_adamw(bench, "fp32", kFp32, kFp32, kFp32, false);
+  bench_adamw(bench, "fp32, copy in bf16", kFp32, kFp32, kFp32, false, /*copy=*/true);
   bench_adamw(bench, "fp32, bf16 gradients", kFp32, kBf16, kFp32, false);
   for (const int64_t tokens : {8192, 16384}) {
     bench_embedding_grad(bench, tokens, kBf16);

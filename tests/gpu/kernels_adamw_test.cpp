@@ -18,6 +18,7 @@ class KernelAdamW : public test::KernelTest {
     Tensor step = {};  // undefined: that of the arguments
     int64_t random_row = 0, random_gap = 0;
     uint64_t random_key = 0;
+    Tensor copy = {};
   };
   Slot slot(int64_t size, Dtype parameter, Dtype gradient, Dtype state, int64_t shift = 0) const {
     Slot slot = {random({size}, parameter, shift), random({size}, gradient, shift), random({size}, state, shift),
@@ -50,7 +51,8 @@ class KernelAdamW : public test::KernelTest {
       entries.push_back({s.parameter.data_ptr(), s.gradient.data_ptr(), s.exp_avg.data_ptr(), s.exp_avg_sq.data_ptr(),
                          s.parameter.numel(), element_type(s.parameter), element_type(s.gradient),
                          element_type(s.exp_avg), 0, s.step.defined() ? s.step.data_ptr<float>() : nullptr,
-                         s.random_key, s.random_first, s.random_row, s.random_gap});
+                         s.random_key, s.random_first, s.random_row, s.random_gap,
+                         s.copy.defined() ? s.copy.data_ptr() : nullptr});
     const auto list = upload(entries);
     args.tensors = list.entries;
     args.count = list.count;
@@ -117,6 +119,18 @@ TEST_F(KernelAdamW, ScaleAndStepsComeFromTheDevice) {
   EXPECT_ROUNDED(s.parameter, expected.parameter, kLimit);
   EXPECT_ROUNDED(s.exp_avg_sq, expected.exp_avg_sq, kLimit);
   EXPECT_ROUNDED(other.parameter, reference(before, args, args.learning_rate, 1, 0.25).parameter, kLimit);
+}
+
+TEST_F(KernelAdamW, AnFp32ParameterIsAlsoWrittenInBfloat16) {
+  for (const int64_t size : {13, 16385}) {
+    for (const int64_t shift : {0, 1}) {  // of the copy alone, which then is not aligned
+      Slot s = slot(size, at::kFloat, at::kFloat, at::kFloat), alone = clone(s);
+      s.copy = random({size}, at::kBFloat16, shift);
+      update({s, alone}, arguments());
+      EXPECT_TRUE(at::equal(s.copy, s.parameter.to(at::kBFloat16)));
+      EXPECT_TRUE(at::equal(s.parameter, alone.parameter));
+    }
+  }
 }
 
 TEST_F(KernelAdamW, ASkippedUpdateChangesNothing) {

@@ -1,4 +1,5 @@
 // Adam and the gradient norm on the GPU against the CPU.
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full_like.h>
 
 #include "tests/gpu/gpu_test.h"
@@ -65,6 +66,27 @@ class GpuOptimizer : public test::GpuTest {
     }
   }
 };
+
+TEST_F(GpuOptimizer, WritesTheCopyThatProductsUse) {
+  for (const bool reference : {false, true}) {
+    ops::set_reference_ops(reference);
+    Side gpu(gpu_, random_tensors(1));
+    Adam adam(gpu.parameters, {});
+    adam.materialize();
+    for (int step = 0; step < 2; ++step) {
+      std::vector<const void*> copies;
+      for (const Parameter* parameter : gpu.parameters) copies.push_back(parameter->in(at::kBFloat16).const_data_ptr());
+      gpu.give(random_tensors(0.1));
+      adam.step(kLr, total_norm(gpu.parameters), 1.0);
+      for (size_t i = 0; i < copies.size(); ++i) {
+        const Tensor copy = gpu.parameters[i]->in(at::kBFloat16);
+        EXPECT_TRUE(at::equal(copy, gpu.parameters[i]->value.to(at::kBFloat16)));
+        EXPECT_TRUE(reference || copy.const_data_ptr() == copies[i]);
+      }
+    }
+  }
+  ops::set_reference_ops(false);
+}
 
 TEST_F(GpuOptimizer, UpdatesAsOnTheCpuWithAndWithoutClipping) {
   for (const bool decoupled : {true, false}) {

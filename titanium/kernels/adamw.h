@@ -10,7 +10,7 @@ struct CUstream_st;
 
 namespace titanium::kernels {
 
-// All arrays are contiguous with `count` elements; where all four are 16-byte aligned, accesses are 128 bits wide. With
+// All arrays are contiguous with `count` elements; where all are 16-byte aligned, accesses are 128 bits wide. With
 // stochastic rounding that also takes random_first and random_gap that are multiples of 4 and, unless the gap is 0, a
 // random_row that is one of 8.
 struct AdamWTensor {
@@ -33,6 +33,8 @@ struct AdamWTensor {
   int64_t random_first = 0;
   int64_t random_row = 0;  // below 2^31; not read where the gap is 0
   int64_t random_gap = 0;
+  // May be null; bfloat16, `count` elements. An fp32 parameter is also written there, rounded to nearest.
+  void* copy = nullptr;
   int64_t elements() const { return count; }
 };
 

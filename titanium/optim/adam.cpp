@@ -28,6 +28,18 @@ void count_steps(const std::vector<Tensor>& steps, const Tensor& skip) {
   if (skip.defined()) at::_foreach_sub_(steps, std::vector<Tensor>(steps.size(), skip));
 }
 
+bool updates_in_kernel(const Parameter& parameter) {
+  return ops::uses_kernels(parameter.value) && ops::uses_kernels(parameter.grad);
+}
+
+// The copy in bfloat16 that the kernel writes beside the fp32 parameter; undefined: none.
+Tensor copy_in_kernel(const Parameter& parameter) {
+  const bool has_grad = parameter.grad.defined() && parameter.grad.numel() > 0;
+  return has_grad && updates_in_kernel(parameter) && parameter.value.scalar_type() == at::kFloat
+             ? parameter.kept_copy(at::kBFloat16)
+             : Tensor();
+}
+
 std::vector<Parameter*> all_parameters(const std::vector<AdamGroup>& groups) {
   std::vector<Parameter*> all;
   for (const AdamGroup& group : groups) all.insert(all.end(), group.parameters.begin(), group.parameters.end());
@@ -77,7 +89,7 @@ void Adam::Update::apply(const Slots& slots) const {
     const Parameter& parameter = *slot->parameter;
     // A rank may hold nothing of a small parameter.
     if (!parameter.grad.defined() || parameter.grad.numel() == 0) continue;
-    const bool kernel = ops::uses_kernels(parameter.value) && ops::uses_kernels(parameter.grad);
+    const bool kernel = updates_in_kernel(parameter);
     const bool host = rounds_stochastically(parameter);
     (kernel ? of_kernel : host ? of_host : of_aten[parameter.value.scalar_type()]).push_back(slot);
   }
@@ -89,11 +101,19 @@ void Adam::Update::apply(const Slots& slots) const {
     if (norm_.defined() && std::isfinite(max_norm_)) clip_grads(parameters, max_norm_, norm_);
     apply_with_aten(of_dtype);
   }
-  for (const Slot* slot : slots) slot->parameter->value_changed();
+  for (const Slot* slot : slots) {
+    Parameter& parameter = *slot->parameter;
+    if (copy_in_kernel(parameter).defined()) {
+      parameter.value_and_copy_changed();
+    } else {
+      parameter.value_changed();
+    }
+  }
 }
 
 std::vector<kernels::AdamWTensor> Adam::Update::describe(const Slot& slot, const Tensor& value,
                                                          const Tensor& grad) const {
+  const Tensor copy = copy_in_kernel(*slot.parameter);
   const kernels::AdamWTensor whole = {.parameter = value.mutable_data_ptr(),
                                       .gradient = grad.const_data_ptr(),
                                       .exp_avg = slot.exp_avg.mutable_data_ptr(),
@@ -103,7 +123,8 @@ std::vector<kernels::AdamWTensor> Adam::Update::describe(const Slot& slot, const
                                       .gradient_type = ops::element_type(grad),
                                       .state_type = ops::element_type(slot.exp_avg),
                                       .first_chunk = 0,
-                                      .step = slot.step.const_data_ptr<float>()};
+                                      .step = slot.step.const_data_ptr<float>(),
+                                      .copy = copy.defined() ? copy.mutable_data_ptr() : nullptr};
   if (!rounds_stochastically(*slot.parameter)) return {whole};
   std::vector<kernels::AdamWTensor> entries;
   for (const ElementNumbers& numbers : element_numbers(*slot.parameter)) {

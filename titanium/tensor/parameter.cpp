@@ -84,6 +84,14 @@ void Parameter::value_changed() {
   if (float8) float8->value_changed();
 }
 
+Tensor Parameter::kept_copy(Dtype dtype) const {
+  return !gathers_ && cast_.defined() && cast_.scalar_type() == dtype ? cast_ : Tensor();
+}
+
+void Parameter::value_and_copy_changed() {
+  if (float8) float8->value_changed();
+}
+
 void Parameter::hold_gathered(Tensor whole_part) {
   drop_copies();
   gathered_ = std::move(whole_part);

@@ -98,6 +98,10 @@ class Parameter {
   // --- For whoever writes to `value` (optimizer, initialisation, loading) ---
 
   void value_changed();
+  // What `in(dtype)` has kept of `value`; undefined where it has nothing. Whoever writes new values to both calls
+  // `value_and_copy_changed` instead, and the next use need not cast.
+  Tensor kept_copy(Dtype dtype) const;
+  void value_and_copy_changed();
   void zero_grad() { grad = part_grad = Tensor(); }
 
   // --- For sharded data parallelism ---

@@ -81,6 +81,9 @@ __device__ void update_elements(const AdamWTensor& tensor, int64_t at, const Ada
   store_floats<S, N>(exp_avgs, exp_avg);
   store_floats<S, N>(exp_avg_sqs, exp_avg_sq);
   store_parameters<kStochastic, P, N>(parameters, parameter, rounding, at);
+  if constexpr (sizeof(P) == 4) {
+    if (tensor.copy != nullptr) store_floats<bfloat16, N>(static_cast<bfloat16*>(tensor.copy) + at, parameter);
+  }
 }
 
 template <bool kStochastic, typename P, typename G, typename S>
@@ -88,7 +91,7 @@ __device__ void update_chunk(const AdamWTensor& tensor, ChunkRange range, const 
   constexpr int kStep = step_of_widest(sizeof(P) > sizeof(S) ? sizeof(P) : sizeof(S));
   const bool vector = vector_aligned(tensor.parameter, 0, 1) && vector_aligned(tensor.gradient, 0, 1) &&
                       vector_aligned(tensor.exp_avg, 0, 1) && vector_aligned(tensor.exp_avg_sq, 0, 1) &&
-                      (!kStochastic || numbers_fit_steps(tensor, kStep));
+                      vector_aligned(tensor.copy, 0, 1) && (!kStochastic || numbers_fit_steps(tensor, kStep));
   Rounding rounding = {};
   if constexpr (kStochastic) rounding = rounding_of(tensor, range.begin, step);
   int64_t scalars = range.begin;
