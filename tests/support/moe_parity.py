@@ -7,7 +7,7 @@ import shutil
 import decoder_parity
 import hugging_face_folders
 import torch
-
+from torchtitan_checkpoints import STANDSTILL, Torchtitan, expect_standstill, join_group, read_all, train
 
 
 def from_hugging_face(name, tensor, config):
@@ -67,3 +67,33 @@ class AgainstTorchtitan(decoder_parity.AgainstTorchtitan):
             move = layer.moe.load_balance_coeff * torch.sign(counts.mean() - counts)
             layer.moe.expert_bias.add_(move - move.mean())
             counts.zero_()
+
+    def test_checkpoints_go_both_ways(self):
+        """torchtitan's own manager loads ours, and two ranks that share the experts go on from its."""
+        options = [f"--model.name={self.NAME}", "--model.flavor=auto"]
+        train(self.folder / "ours", "--training.steps=3", "--optimizer.lr=0.0008", *options, assets=self.assets())
+        join_group()
+        self.addCleanup(torch.distributed.destroy_process_group)
+        theirs = Torchtitan(self.folder / "ours", self.torchtitan_model(128))
+        self.assertTrue(theirs.checkpoints.load())
+        saved, state = read_all(self.folder / "ours/checkpoint/step-3"), theirs.optimizer.state_dict()
+        for name, tensor in theirs.model.state_dict().items():
+            self.assertTrue(torch.equal(tensor, saved[name]), name)
+        for name in filter(lambda name: name.startswith("optimizer."), saved):
+            self.assertTrue(torch.equal(state[name.removeprefix("optimizer.")], saved[name]), name)
+
+        with torch.no_grad():
+            for name, tensor in theirs.model.named_buffers():
+                if name.endswith("expert_bias"):
+                    tensor.normal_()
+        theirs = Torchtitan(self.folder / "theirs", theirs.model)
+        for _ in range(3):
+            theirs.step()
+        theirs.checkpoints.save(3)
+        source = self.folder / "theirs/checkpoint/step-3"
+        train(self.folder / "next", "--training.steps=4", f"--checkpoint.initial_load_path={source}", "--checkpoint.no_initial_load_model_only",
+              "--checkpoint.exclude_from_loading=dataloader", "--parallelism.expert_parallel_degree=2", *options, *STANDSTILL, ranks=2,
+              assets=self.assets())
+        before = read_all(source)
+        self.assertTrue(any(name.endswith("experts.w1") or name.endswith("mlp1_weight") for name in before))
+        expect_standstill(self, before, read_all(self.folder / "next/checkpoint/step-4"))
