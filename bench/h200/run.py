@@ -92,6 +92,16 @@ def experts_of_gpt_oss(layers):
                              "original_max_position_embeddings": 4096}, "swiglu_limit": 7.0, "tie_word_embeddings": False}
 
 
+def experts_of_llama4(layers):
+    return {"model_type": "llama4_text", "hidden_size": 5120, "num_hidden_layers": layers, "num_attention_heads": 40, "num_key_value_heads": 8,
+            "head_dim": 128, "intermediate_size": 8192, "intermediate_size_mlp": 16384, "num_local_experts": 16, "num_experts_per_tok": 1,
+            "interleave_moe_layer_step": 1, "attention_chunk_size": 8192, "no_rope_layers": [1] * layers, "use_qk_norm": False,
+            "attn_temperature_tuning": False, "vocab_size": 202048, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "hidden_act": "silu",
+            "max_position_embeddings": 131072, "tie_word_embeddings": False}
+
+
+EXPERTS_FLOAT8 = ("--model.converters quantize.linear.float8,quantize.grouped_mm.float8 --quantize.linear.float8.filter_fqns output,router.gate "
+                  "--quantize.grouped_mm.float8.fqns experts")
 SETTINGS = [
     Setting("8B, 8192, batch 2, nothing recomputed", "8B", 8192, 2, NONE, "11,122 (llmq), 10,858 (torchtitan, 121 GiB)", 11300, tuned=True),
     Setting("8B, 8192, batch 3, nothing recomputed", "8B", 8192, 3, NONE, "11,122 (llmq), 10,858 (torchtitan, 121 GiB)", 11300, tuned=True),
@@ -114,12 +124,16 @@ SETTINGS = [
     Setting("Qwen 3 1.7B, fp32 states, 4096, batch 4", "1.7B", 4096, 4, NONE, "44,400 (torchtitan, 50.1 GiB)", 47500, 50.0, bf16_states=False,
             tuned=True, model="qwen3"),
     Setting("DeepSeek V3 16B, 14 layers, 4096, batch 4", "auto", 4096, 4, NONE, "32,200 (torchtitan, 88.3 GiB)", 50000, 88.0,
-            model="deepseek_v3", shape=experts_of_deepseek(14), alone=64400),
+            tuned=True, model="deepseek_v3", shape=experts_of_deepseek(14), alone=64400),
+    Setting("DeepSeek V3 16B, 14 layers, 4096, batch 4, float8", "auto", 4096, 4, f"{NONE} {EXPERTS_FLOAT8}", "the row in bf16", 60300,
+            model="deepseek_v3", shape=experts_of_deepseek(14)),
+    Setting("Llama 4 17Bx16e, 4 layers, 4096, batch 2", "auto", 4096, 2, NONE, "27,197 (torchtitan, 87.8 GiB)", 33000, 88.0, tuned=True,
+            model="llama4", shape=experts_of_llama4(4), alone=44000),
     Setting("DeepSeek V3 16B, 27 layers, 4096, batch 2", "16B", 4096, 2, f"{NONE} --model.attn_type sdpa", "11,709 (torchtitan, 119 GiB, full)",
             22000, model="deepseek_v3", alone=34100),
-    Setting("GPT-OSS 20B, 12 layers, 4096, batch 2", "auto", 4096, 2, NONE, "17,048 (torchtitan, 94.4 GiB)", 31000, 94.0, model="gpt_oss",
+    Setting("GPT-OSS 20B, 12 layers, 4096, batch 2", "auto", 4096, 2, NONE, "17,048 (torchtitan, 94.4 GiB)", 31000, 94.0, tuned=True, model="gpt_oss",
             shape=experts_of_gpt_oss(12), alone=43500),
-    Setting("Qwen 3 30B-A3B, 16 layers, 4096, batch 4", "auto", 4096, 4, NONE, "28,903 (torchtitan, 108.6 GiB)", 47000, 108.0, model="qwen3",
+    Setting("Qwen 3 30B-A3B, 16 layers, 4096, batch 4", "auto", 4096, 4, NONE, "28,903 (torchtitan, 108.6 GiB)", 47000, 108.0, tuned=True, model="qwen3",
             shape=experts_of_qwen3(16), alone=63000),
     Setting("Qwen 3 30B-A3B, 16 layers, 4096, batch 4, forced balance", "auto", 4096, 4, f"{NONE} --debug.moe_force_load_balance",
             "30,994 (torchtitan)", 47000, 108.0, model="qwen3", shape=experts_of_qwen3(16), alone=63000),
@@ -145,6 +159,13 @@ def tune(setting, folder):
     print(f"tuned {setting.name}: {found[0] if found else text[-300:]}", flush=True)
 
 
+def planned_gib(setting):
+    """What titanium estimate says of the run."""
+    done = subprocess.run([OURS, "estimate", *setting.arguments()], cwd=ROOT, capture_output=True, text=True)
+    found = re.search(r"^together +([\d.]+)$", done.stdout, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
 def measure(setting, folder, titanium=OURS):
     """Tokens per second (median of the last 20 steps), peak GiB, and seconds from the start to the first finished step."""
     begin, first = time.time(), None
@@ -161,7 +182,8 @@ def measure(setting, folder, titanium=OURS):
     late = steps[-min(20, len(steps) - 1):]
     return {"tps": statistics.median(step["tps"] for step in late), "mfu": statistics.median(step["mfu"] for step in late),
             "memory_gib": max(step["memory_gib"] for step in steps),
-            "active_gib": max(step["memory_active_gib"] for step in steps), "first_step_s": first, "steps": len(late)}
+            "active_gib": max(step["memory_active_gib"] for step in steps), "planned_gib": planned_gib(setting), "first_step_s": first,
+            "steps": len(late)}
 
 
 def against(found, older):
@@ -175,7 +197,7 @@ def against(found, older):
 
 def row(setting, found, ceilings, older=()):
     if "error" in found:
-        return f"| {setting.name} | {found['error']} | | | | | | {setting.peer} | missed |"
+        return f"| {setting.name} | {found['error']} | | | | | | | {setting.peer} | missed |"
     ratio = ""
     if setting.alone:
         ratio = f"products alone: {setting.alone:,} ({100 * found['tps'] / setting.alone:.0f} %)"
@@ -186,7 +208,8 @@ def row(setting, found, ceilings, older=()):
     reached = found["tps"] >= setting.mark and found["memory_gib"] <= setting.most_gib
     limit = f" at {setting.most_gib} GiB" if setting.most_gib < 140 else ""
     wanted = f"{setting.mark:,}{limit}" if setting.mark > 1 else "runs"
-    return (f"| {setting.name} | {found['tps']:,.0f} | {found['mfu']:.1f} % | {found['memory_gib']:.1f} | {100 * (1 - found['active_gib'] / found['memory_gib']):.1f} % | {ratio} | {found['first_step_s']:.1f} | "
+    return (f"| {setting.name} | {found['tps']:,.0f} | {found['mfu']:.1f} % | {found['memory_gib']:.1f} | {100 * (1 - found['active_gib'] / found['memory_gib']):.1f} % | "
+            f"{found['planned_gib']:.1f} ({100 * (found['planned_gib'] / found['active_gib'] - 1):+.1f} %) | {ratio} | {found['first_step_s']:.1f} | "
             f"{setting.peer} | {wanted}: {'reached' if reached else 'missed'} |" + against(found, older))
 
 
@@ -226,9 +249,9 @@ def main():
         table.append(f"Eager PyTorch, 8B, 8192, batch 1: {peer['tps']:,.0f} tok/s, {peer['memory_gib']:.1f} GiB." if peer
                      else f"Eager PyTorch failed: {done.stderr.strip().splitlines()[-1][:200]}")
     table += ["Medians of the last 20 steps (fewer in runs of fewer steps), logging of every step included. GiB: reserved, at the peak; unused: the part "
-              "of it that was in no tensor. First step: seconds from the start of the process.", "",
-              "| setting | tok/s | MFU | GiB | unused | floor | first step | best peer | mark |" + (" older build |" if options.against else ""),
-              "|---|---|---|---|---|---|---|---|---|" + ("---|" if options.against else "")]
+              "of it that was in no tensor; plan: what titanium estimate says, and how far that is from what tensors held. First step: seconds from the start of the process.", "",
+              "| setting | tok/s | MFU | GiB | unused | plan | floor | first step | best peer | mark |" + (" older build |" if options.against else ""),
+              "|---|---|---|---|---|---|---|---|---|---|" + ("---|" if options.against else "")]
     print("\n".join(table), flush=True)
     options.result.parent.mkdir(parents=True, exist_ok=True)
     for i, setting in enumerate(SETTINGS):

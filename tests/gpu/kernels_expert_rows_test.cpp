@@ -61,27 +61,29 @@ TEST_F(KernelExpertRows, CombineSumsTheRowsOfAToken) {
   for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
     for (const bool weighted : {false, true}) {
       for (const bool with_addend : {false, true}) {
-        for (const bool with_bias : {false, true}) {
+        for (const int second : {0, 1, 2}) {  // nothing, a bias, more rows
           for (const Case& size : kCases) {
             SCOPED_TRACE(testing::Message() << text(size, dtype) << ", weighted " << weighted << ", addend "
-                                            << with_addend << ", bias " << with_bias);
+                                            << with_addend << ", second " << second);
             const int64_t choices = size.tokens * size.top_k;
             const Tensor rows = random({choices, size.dim}, dtype, size.shift), places = random_rows(size);
             const Tensor weights = weighted ? random({size.tokens, size.top_k}, at::kFloat) : Tensor();
-            const Tensor bias = with_bias ? random({5, size.dim}, dtype) : Tensor();
+            const Tensor bias = second == 1 ? random({5, size.dim}, dtype) : Tensor();
+            const Tensor more = second == 2 ? random({choices, size.dim}, dtype, size.shift) : Tensor();
             const Tensor experts = at::randint(5, {choices}, at::kInt).to(gpu_);
             // The addend is the output itself.
             const Tensor y =
                 with_addend ? random({size.tokens, size.dim}, dtype) : empty({size.tokens, size.dim}, dtype);
             Tensor terms = wide(rows).index_select(0, places.cpu().to(at::kLong));
-            if (with_bias) terms = terms + wide(bias).index_select(0, experts.cpu().to(at::kLong));
+            if (second == 2) terms = terms + wide(more).index_select(0, places.cpu().to(at::kLong));
+            if (second == 1) terms = terms + wide(bias).index_select(0, experts.cpu().to(at::kLong));
             if (weighted) terms = terms * wide(weights).view({-1, 1});
             Tensor expected = terms.view({size.tokens, size.top_k, size.dim}).sum(1);
             if (with_addend) expected = expected + wide(y);
-            launch(combine_rows,
-                   CombineRowsArgs{element_type(y), rows.data_ptr(), places.data_ptr<int32_t>(), floats(weights),
-                                   with_addend ? y.data_ptr() : nullptr, y.data_ptr(), size.tokens, size.top_k,
-                                   size.dim, data(bias), with_bias ? experts.data_ptr<int32_t>() : nullptr});
+            launch(combine_rows, CombineRowsArgs{element_type(y), rows.data_ptr(), places.data_ptr<int32_t>(),
+                                                 floats(weights), with_addend ? y.data_ptr() : nullptr, y.data_ptr(),
+                                                 size.tokens, size.top_k, size.dim, data(bias),
+                                                 second == 1 ? experts.data_ptr<int32_t>() : nullptr, data(more)});
             EXPECT_ROUNDED(y, expected, kLimit);
           }
         }

@@ -32,6 +32,8 @@ OWN = {
     "model.attn_mask_type",
     "training.moe_balance_loss",
     "training.moe_z_loss",
+    "quantize.grouped_mm.float8.emulate",
+    "quantize.grouped_mm.mx.emulate",
     "training.skip_bad_records",
     "training.text_field",
     "training.data_streams",

@@ -1,4 +1,4 @@
-"""Float8 linear layers against the emulated Float8Linear of torchao, forward and both gradients."""
+"""Float8 linear layers against the emulated Float8Linear of torchao, forward and both gradients; experts against torchao's own casts."""
 
 import dataclasses
 import itertools
@@ -12,7 +12,11 @@ from safetensors.torch import load_file, save_file
 from torchao.float8 import Float8LinearConfig
 from torchao.float8.float8_linear import Float8Linear
 from torchao.float8.float8_scaling_utils import hp_tensor_to_float8_dynamic
+from torchao.float8.config import ScalingGranularity
 from torchao.float8.float8_training_tensor import GemmInputRole, LinearMMConfig
+from torchao.float8.float8_utils import tensor_to_scale, to_fp8_saturated
+from torchao.prototype.mx_formats.config import ScaleCalculationMode
+from torchao.prototype.mx_formats.mx_tensor import to_dtype, to_mx
 
 DRIVER = os.path.join(os.environ["TITANIUM_BUILD"], "float8_driver")
 RECIPES = ("tensorwise", "rowwise", "rowwise_with_gw_hp")
@@ -49,6 +53,33 @@ class Case:
 
 FINITE = [Case(*choice) for choice in itertools.product(RECIPES, DTYPES, SIZES)]
 BROKEN = [Case(recipe, torch.float32, (16, 32, 16), value) for recipe in RECIPES for value in NOT_FINITE]
+
+
+@dataclasses.dataclass(frozen=True)
+class Experts:
+    """Rows of several experts, one of them without rows."""
+    recipe: str
+    dtype: torch.dtype
+    counts: tuple
+    inputs: int = 64
+    outputs: int = 96
+
+    @property
+    def name(self):
+        return "/".join(map(str, (self.recipe, "experts", self.dtype, *self.counts)))
+
+    def tensors(self):
+        rows = sum(self.counts)
+        linear = Case("rowwise", self.dtype, (rows, self.inputs, self.outputs)).tensors()
+        generator = torch.Generator().manual_seed(rows + 1)
+        weight = 0.02 * torch.randn(len(self.counts), self.outputs, self.inputs, generator=generator)
+        ends = torch.tensor(self.counts).cumsum(0).to(torch.int32)
+        return {"x": linear["x"], "grad": linear["grad"], "weight": weight.to(self.dtype), "ends": ends}
+
+
+# torchao pads the rows of an expert to multiples of 16 and of 32; others are padded with zeros here.
+EXPERTS = [Experts(recipe, dtype, counts) for recipe, dtype, counts in itertools.product(
+    ("rowwise", "mx"), DTYPES, ((32, 0, 96), (37, 1, 0, 58)))]
 
 
 def our_results(cases):
@@ -90,10 +121,55 @@ def torchao_weight(case, cast, dim):
     return quantised._data, quantised._scale
 
 
+def torchao_rounded(x, recipe):
+    """What x stands for after the cast along its last dim."""
+    if recipe == "rowwise":
+        scale = tensor_to_scale(x, torch.float8_e4m3fn, scaling_granularity=ScalingGranularity.AXISWISE, axiswise_dim=-1,
+                                round_scales_to_power_of_2=True)
+        return to_fp8_saturated(x.float() * scale, torch.float8_e4m3fn).float() / scale
+    padded = torch.nn.functional.pad(x, (0, -x.shape[-1] % 32)).contiguous()
+    scale, data = to_mx(padded, torch.float8_e4m3fn, 32, ScaleCalculationMode.RCEIL)
+    return to_dtype(data, scale, torch.float8_e4m3fn, 32, torch.float32)[..., :x.shape[-1]]
+
+
+def torchao_experts(case):
+    """The products of torchao's grouped layers, expert by expert."""
+    tensors = case.tensors()
+    results = {"output": [], "grad_input": [], "grad_weight": []}
+
+    def product(a, b):
+        return (torchao_rounded(a, case.recipe) @ torchao_rounded(b, case.recipe).t()).to(case.dtype)
+
+    begin = 0
+    for weight, count in zip(tensors["weight"], case.counts):
+        x, grad = (tensors[name][begin:begin + count] for name in ("x", "grad"))
+        begin += count
+        if count == 0:
+            results["grad_weight"].append(torch.zeros_like(weight))
+            continue
+        results["output"].append(product(x, weight))
+        results["grad_input"].append(product(grad, weight.t().contiguous()))
+        results["grad_weight"].append(product(grad.t().contiguous(), x.t().contiguous()))
+    return {"output": torch.cat(results["output"]), "grad_input": torch.cat(results["grad_input"]),
+            "grad_weight": torch.stack(results["grad_weight"])}
+
+
 class Float8(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.found = our_results(FINITE + BROKEN)
+        cls.found = our_results(FINITE + BROKEN + EXPERTS)
+
+    def test_products_of_experts_equal_torchao(self):
+        tolerance = {torch.float32: 2e-6, torch.bfloat16: 8e-3}
+        for case in EXPERTS:
+            expected, tensors = torchao_experts(case), case.tensors()
+            plain = tensors["x"][:case.counts[0]].float() @ tensors["weight"][0].float().t()
+            for name in PRODUCTS:
+                with self.subTest(case.name, product=name):
+                    largest = expected[name].abs().max().item()
+                    torch.testing.assert_close(self.found[case][name], expected[name], rtol=0, atol=tolerance[case.dtype] * largest)
+            found = self.found[case]["output"][:case.counts[0]].float()
+            self.assertGreater(((found - plain).norm() / plain.norm()).item(), 1e-2)
 
     def test_products_equal_torchao(self):
         # Operands are equal bit by bit; sums of float32 may be taken in another order, and are rounded to bfloat16

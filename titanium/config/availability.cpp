@@ -38,11 +38,8 @@ constexpr Missing kMissing[] = {
     observer("metrics.enable_wandb"),
     observer("metrics.save_for_all_ranks", with_tensorboard),
     {"model.converters",
-     [](const JobConfig& c) {
-       return std::ranges::any_of(c.model.converters,
-                                  [](const auto& name) { return name != "quantize.linear.float8"; });
-     },
-     "only quantize.linear.float8 is available yet"},
+     [](const JobConfig& c) { return std::ranges::count(c.model.converters, "quantize.linear.mx") > 0; },
+     "quantize.linear.mx is not available yet"},
     observer("model.print_after_conversion"),
     {"parallelism.context_parallel_load_balancer",
      [](const JobConfig& c) {

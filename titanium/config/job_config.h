@@ -198,6 +198,7 @@ struct Float8Linear {
 
 struct Float8GroupedMm {
   Names fqns;
+  bool emulate = false;
 };
 
 struct MxLinear {
@@ -209,6 +210,7 @@ struct MxLinear {
 struct MxGroupedMm {
   std::string recipe_name = "mxfp8";
   Names fqns;
+  bool emulate = false;
 };
 
 struct QuantizedLinear {

@@ -26,9 +26,9 @@ struct GatherRowsArgs {
 };
 void gather_rows(const GatherRowsArgs& args, CUstream_st* stream);
 
-// y[t] = sum over k of [weights[t * K + k] *] (rows[row_of_choice[t * K + k]] [+ bias[experts[t * K + k]]]) [+
-// addend[t]], in fp32, in the order of k, the addend last, rounded once. Without weights this is also the gradient of
-// gather_rows.
+// y[t] = sum over k of [weights[t * K + k] *] (rows[r] [+ more_rows[r]] [+ bias[experts[t * K + k]]]) [+ addend[t]], r
+// = row_of_choice[t * K + k], in fp32, in the order of k, the addend last, rounded once. Without weights this is also
+// the gradient of gather_rows.
 struct CombineRowsArgs {
   ElementType type;
   const void* rows;
@@ -41,6 +41,7 @@ struct CombineRowsArgs {
   int64_t dim;
   const void* bias = nullptr;        // [experts, dim]; may be null
   const int32_t* experts = nullptr;  // [T, K]; for the bias
+  const void* more_rows = nullptr;   // as rows; may be null, and is where there is a bias
 };
 void combine_rows(const CombineRowsArgs& args, CUstream_st* stream);
 

@@ -3,16 +3,23 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/models/parallelize.h"
+#include "titanium/parallel/expert_parallel.h"
 
 namespace titanium::models {
 namespace {
 
 constexpr const char* kFloat8 = "quantize.linear.float8";
+constexpr const char* kExpertsFloat8 = "quantize.grouped_mm.float8";
+constexpr const char* kExpertsMx = "quantize.grouped_mm.mx";
 constexpr std::string_view kAutoFilter = "auto_filter_small_kn";
-constexpr int kFirstCapability = 89;  // Ada; Hopper is 90
-constexpr int64_t kMultiple = 16;     // of both sizes: what the tensor cores' products of float8 need
+constexpr int kFirstCapability = 89;         // Ada; Hopper is 90
+constexpr int kFirstGroupedCapability = 90;  // of libtorch's grouped products of float8
+constexpr int64_t kMultiple = 16;            // of both sizes: what the tensor cores' products of float8 need
 
-bool has_float8(const JobConfig& config) { return std::ranges::count(config.model.converters, kFloat8) > 0; }
+bool has_converter(const JobConfig& config, const char* name) {
+  return std::ranges::count(config.model.converters, name) > 0;
+}
+bool has_float8(const JobConfig& config) { return has_converter(config, kFloat8); }
 
 Float8Recipe recipe_of(const config::Float8Linear& options) {
   const std::string name = options.recipe_name.value_or("tensorwise");
@@ -77,6 +84,56 @@ void convert_to_float8(Model& model, const JobConfig& config, const parallel::Pa
   }
 }
 
+// Of stacked weights whose name contains one of `fqns`.
+struct ExpertConversion {
+  const char* converter;
+  Float8Recipe recipe;
+  const config::Names& fqns;
+  bool emulate;
+};
+
+void convert_experts(Model& model, const ExpertConversion& conversion, const parallel::ParallelDims& dims) {
+  int64_t converted = 0, layers = 0;
+  for (Parameter* weight : model.parameters()) {
+    const Shape& shape = weight->global_shape;
+    if (weight->view != RankView::kSparse || shape.size() != 3) continue;
+    ++layers;
+    const auto is_named = [&](const std::string& part) { return weight->fqn.find(part) != std::string::npos; };
+    if (std::ranges::none_of(conversion.fqns, is_named) || shape[1] % kMultiple != 0 || shape[2] % kMultiple != 0) {
+      continue;
+    }
+    if (parallel::cuts_experts(dims)) {
+      throw UsageError(
+          fmt::format("model.converters has {}, which quantises whole experts, but parallelism.tensor_parallel_degree "
+                      "= {} cuts them. Use parallelism.expert_parallel_degree > 1 and expert_tensor_parallel_degree = "
+                      "1, or leave the converter out.",
+                      conversion.converter, dims.tp));
+    }
+    ++converted;
+    weight->float8 = std::make_unique<Float8Weight>();
+    weight->float8->recipe = conversion.recipe;
+    weight->float8->emulate = conversion.emulate;
+    weight->float8->keeps_copies = false;
+  }
+  log_info("Converted experts to {} ({} of {} stacked weights{})", conversion.converter, converted, layers,
+           conversion.emulate ? ", emulated" : "");
+  if (converted == 0) {
+    log_warning(
+        "{0} changes nothing: no name of the {1} stacked weights contains one of {0}.fqns, or their sizes are no "
+        "multiples of {2}.",
+        conversion.converter, layers, kMultiple);
+  }
+}
+
+// Products of experts that are not emulated. Null is the CPU.
+void check_experts_device(const CudaDeviceProperties* gpu) {
+  if (gpu != nullptr && gpu->compute_capability >= kFirstGroupedCapability) return;
+  throw UsageError(
+      fmt::format("model.converters has {0}, but {1} has no grouped products of float8 (a GPU of compute capability "
+                  "9.0 or more is needed). Set {0}.emulate = true to round to float8 and multiply in float32.",
+                  kExpertsFloat8, gpu == nullptr ? "the CPU" : gpu->name));
+}
+
 }  // namespace
 
 bool is_float8_layer(const std::string& fqn, int64_t in, int64_t out, const config::Float8Linear& options) {
@@ -87,10 +144,16 @@ bool is_float8_layer(const std::string& fqn, int64_t in, int64_t out, const conf
 }
 
 void apply_converters(Model& model, const JobConfig& config, const parallel::ParallelDims& dims) {
-  if (!has_float8(config)) return;
   const config::Float8Linear& options = config.quantize.linear.float8;
   const bool is_gathered = options.enable_fsdp_float8_all_gather && is_fully_sharded(config.parallelism, dims);
-  convert_to_float8(model, config, dims, is_gathered);
+  if (has_float8(config)) convert_to_float8(model, config, dims, is_gathered);
+  const config::QuantizedGroupedMm& experts = config.quantize.grouped_mm;
+  if (has_converter(config, kExpertsFloat8)) {
+    convert_experts(model, {kExpertsFloat8, Float8Recipe::kRowwise, experts.float8.fqns, experts.float8.emulate}, dims);
+  }
+  if (has_converter(config, kExpertsMx)) {
+    convert_experts(model, {kExpertsMx, Float8Recipe::kMx, experts.mx.fqns, experts.mx.emulate}, dims);
+  }
 }
 
 void check_float8_device(const CudaDeviceProperties* gpu) {
@@ -111,7 +174,16 @@ void check_float8_device(const CudaDeviceProperties* gpu) {
 
 void check_converters(const JobConfig& config, const CudaDeviceProperties* gpu) {
   const bool computes = !config.checkpoint.create_seed_checkpoint;
-  if (has_float8(config) && !config.quantize.linear.float8.emulate && computes) check_float8_device(gpu);
+  if (!computes) return;
+  if (has_float8(config) && !config.quantize.linear.float8.emulate) check_float8_device(gpu);
+  const config::QuantizedGroupedMm& experts = config.quantize.grouped_mm;
+  if (has_converter(config, kExpertsFloat8) && !experts.float8.emulate) check_experts_device(gpu);
+  if (has_converter(config, kExpertsMx) && !experts.mx.emulate) {
+    throw UsageError(
+        fmt::format("model.converters has {0}, but {1} has no products of MXFP8 that this program can use. Set "
+                    "{0}.emulate = true to round to MXFP8 and multiply in float32.",
+                    kExpertsMx, gpu == nullptr ? "the CPU" : gpu->name));
+  }
 }
 
 void check_converters(const JobConfig& config, Device device) {

@@ -14,7 +14,8 @@ bool is_float8_layer(const std::string& fqn, int64_t in, int64_t out, const conf
 
 // Applies the converters of the configuration to a model without storage, and logs what they did. With
 // quantize.linear.float8 the weights of linear layers get a recipe; nothing else changes, so initial weights and
-// checkpoints are what they would be without. A head that shares the embedding's weight is not converted.
+// checkpoints are what they would be without. A head that shares the embedding's weight is not converted. With
+// quantize.grouped_mm.float8 or .mx stacked weights of experts get one; UsageError where ranks cut them.
 void apply_converters(Model& model, const JobConfig& config, const parallel::ParallelDims& dims);
 
 // Throws UsageError that names the remedy if the device cannot compute what the converters ask for.

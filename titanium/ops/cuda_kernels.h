@@ -9,11 +9,13 @@
 #include "titanium/kernels/cross_entropy.h"
 #include "titanium/kernels/embedding_grad.h"
 #include "titanium/kernels/expert_column_sums.h"
+#include "titanium/kernels/expert_float8.h"
 #include "titanium/kernels/expert_rows.h"
 #include "titanium/kernels/expert_swiglu.h"
 #include "titanium/kernels/fill_normal.h"
 #include "titanium/kernels/float8.h"
 #include "titanium/kernels/head_norm_rope.h"
+#include "titanium/kernels/latent_heads.h"
 #include "titanium/kernels/merge_attention.h"
 #include "titanium/kernels/rms_norm.h"
 #include "titanium/kernels/rope.h"
@@ -43,6 +45,7 @@ void launch(const kernels::HeadNormRopeBackwardArgs& args);
 void launch(const kernels::HeadNormRopeForwardArgs& args);
 void launch(const kernels::MergeAttentionArgs& args);
 void launch(const kernels::QuantizeColumnsArgs& args);
+void launch(const kernels::QuantizeGroupsArgs& args);
 void launch(const kernels::QuantizeRmsNormArgs& args);
 void launch(const kernels::QuantizeRowsArgs& args);
 void launch(const kernels::QuantizeSwigluArgs& args);
@@ -58,6 +61,9 @@ void launch(const kernels::SumLossesArgs& args);
 void launch(const kernels::SumOfSquaresArgs& args);
 void launch(const kernels::SwigluBackwardArgs& args);
 void launch(const kernels::SwigluForwardArgs& args);
+// One struct for two kernels.
+enum class Direction { kForward, kBackward };
+void launch(const kernels::LatentHeadsArgs& args, Direction direction);
 void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate);
 
 // Bytes of scratch memory for a launch with these arguments.

@@ -1,8 +1,12 @@
 #include "titanium/ops/latent_qkv.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 
+#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/kernel_choice.h"
 #include "titanium/ops/linear/linear.h"
 #include "titanium/ops/rms_norm.h"
 
@@ -36,6 +40,42 @@ Tensor rotate_last(const Tensor& q_BSHE, const Tensor& k_BS1P, const LatentQkvAr
   return rotated.k_BSKE;
 }
 
+// What stands between the last projections and attention, [B, S, ...] each.
+struct Heads {
+  Tensor q_BSHE, k_BSHE, v_BSHV;
+  Tensor kv_BSHX, shared_BS1P;
+};
+
+bool takes_kernel(const Tensor& q_BSHE, const LatentQkvArgs& args) {
+  constexpr int64_t kWord = 16, kMostWords = 256;
+  const auto element = static_cast<int64_t>(q_BSHE.element_size());
+  const auto fits = [&](int64_t dim) { return dim * element % kWord == 0; };
+  return uses_kernels(q_BSHE) && fits(args.nope_dim) && fits(rope_dim(args)) && fits(args.value_dim) &&
+         rope_dim(args) * element <= kWord * kMostWords;
+}
+
+void launch_heads(const Heads& heads, const LatentQkvArgs& args, Direction direction) {
+  launch(kernels::LatentHeadsArgs{.type = element_type(heads.q_BSHE),
+                                  .q = heads.q_BSHE.mutable_data_ptr(),
+                                  .k = heads.k_BSHE.mutable_data_ptr(),
+                                  .v = heads.v_BSHV.mutable_data_ptr(),
+                                  .kv = heads.kv_BSHX.mutable_data_ptr(),
+                                  .shared = heads.shared_BS1P.mutable_data_ptr(),
+                                  .table = static_cast<const float*>(args.rope_table.const_data_ptr()),
+                                  .tokens = heads.q_BSHE.size(0) * heads.q_BSHE.size(1),
+                                  .seq_len = heads.q_BSHE.size(1),
+                                  .heads = heads.q_BSHE.size(2),
+                                  .nope_dim = args.nope_dim,
+                                  .rope_dim = rope_dim(args),
+                                  .value_dim = args.value_dim},
+         direction);
+}
+
+// A tensor with another last dim than `x`.
+Tensor beside(const Tensor& x_BSHE, int64_t dim) {
+  return at::empty({x_BSHE.size(0), x_BSHE.size(1), x_BSHE.size(2), dim}, x_BSHE.options());
+}
+
 Tensor project_queries(const Tensor& normalised_tD, const LatentQkvArgs& args, Latents& saved) {
   Tensor input = normalised_tD;
   if (args.latent_queries) {
@@ -62,8 +102,14 @@ Qkv spread(const Tensor& q_BSHE, const Tensor& latents_tW, const LatentQkvArgs& 
     return {linear_forward(latent_columns(rows[0], args).contiguous(), args.wkv_b),
             rope_columns(rows[0], args).contiguous()};
   });
-  const Tensor k_BS1P = rotate_last(q_BSHE, in_heads(all[1], rope_dim(args), args), args, /*inverse=*/false);
   const Tensor kv = in_heads(all[0], args.nope_dim + args.value_dim, args);
+  const Tensor shared_BS1P = in_heads(all[1], rope_dim(args), args);
+  if (takes_kernel(q_BSHE, args)) {
+    const Heads heads{q_BSHE, at::empty_like(q_BSHE), beside(q_BSHE, args.value_dim), kv, shared_BS1P};
+    launch_heads(heads, args, Direction::kForward);
+    return {q_BSHE, heads.k_BSHE, heads.v_BSHV, Tensor()};
+  }
+  const Tensor k_BS1P = rotate_last(q_BSHE, shared_BS1P, args, /*inverse=*/false);
   const Tensor shared = k_BS1P.expand({-1, -1, kv.size(2), -1});
   return {q_BSHE, at::cat({kv.narrow(3, 0, args.nope_dim), shared}, 3),
           kv.narrow(3, args.nope_dim, args.value_dim).contiguous(), Tensor()};
@@ -78,6 +124,13 @@ struct HeadGrads {
 
 HeadGrads heads_backward(const Tensors& grads, const LatentQkvArgs& args) {
   const Tensor q_BSHE = own(grads[0]).contiguous();
+  if (takes_kernel(q_BSHE, args)) {
+    const Heads heads{q_BSHE, grads[1].contiguous(), grads[2].contiguous(),
+                      beside(q_BSHE, args.nope_dim + args.value_dim),
+                      at::empty({q_BSHE.size(0), q_BSHE.size(1), 1, rope_dim(args)}, q_BSHE.options())};
+    launch_heads(heads, args, Direction::kBackward);
+    return {flat(q_BSHE), flat(heads.kv_BSHX), flat(heads.shared_BS1P)};
+  }
   const Tensor shared = grads[1].narrow(3, args.nope_dim, rope_dim(args)).sum(2, /*keepdim=*/true);
   const Tensor shared_BS1P = rotate_last(q_BSHE, shared, args, /*inverse=*/true);
   return {flat(q_BSHE), flat(at::cat({grads[1].narrow(3, 0, args.nope_dim), grads[2]}, 3)), flat(shared_BS1P)};

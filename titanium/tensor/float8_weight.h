@@ -24,7 +24,10 @@ struct Float8Tensor {
 //                       twice, once for each of its products
 //   rowwise_with_gw_hp  the output as rowwise; the input gradient with one scale for W; the weight gradient stays in
 //                       high precision
-enum class Float8Recipe { kTensorwise, kRowwise, kRowwiseWithGwHp };
+//   mx                  e4m3; one scale for each 32 elements along the dim that the product sums over, a power of two
+//
+// Weights of experts (ops/experts/grouped_float8.h) have rowwise or mx, with the rows of an expert as those of a layer.
+enum class Float8Recipe { kTensorwise, kRowwise, kRowwiseWithGwHp, kMx };
 
 struct Float8Weight {
   Float8Recipe recipe = Float8Recipe::kTensorwise;

@@ -85,13 +85,11 @@ void plan_sharding(models::Model& model, const config::Parallelism& options, con
 }
 
 int64_t exchange_bytes(const models::Model& model, const JobConfig& config, const parallel::ParallelDims& dims,
-                       int64_t micro_batch) {
+                       int64_t micro_batch, int64_t tokens) {
   const config::Parallelism& options = config.parallelism;
-  const auto buffers =
-      exchange_buffers(parallel::sequence_share(options, dims, /*rank=*/0), parallel::rotate_method(options),
-                       {.batch = micro_batch,
-                        .tokens = config.training.seq_len / dims.cp,
-                        .width = model.costs().key_value_width() / dims.tp});
+  const auto buffers = exchange_buffers(
+      parallel::sequence_share(options, dims, /*rank=*/0), parallel::rotate_method(options),
+      {.batch = micro_batch, .tokens = tokens / dims.cp, .width = model.costs().key_value_width() / dims.tp});
   return buffers.values * bytes(model.compute_dtype) + buffers.gradients * kReduceElement;
 }
 
@@ -189,33 +187,33 @@ Moment largest_moment(models::Model& model, const std::vector<BlockMemory>& bloc
 }
 
 // All of the plan is counted in 64 bits. What cannot be is no plan for any device.
-void check_countable(const models::Model& model, const JobConfig& config, int64_t samples, int64_t micro_batch,
-                     const std::vector<BlockMemory>& blocks) {
+void check_countable(const models::Model& model, const JobConfig& config, const SampleSizes& samples,
+                     int64_t micro_batch, const std::vector<BlockMemory>& blocks) {
   constexpr double kMost = 1e18;
   double per_token = static_cast<double>(model.costs().head_bytes(1));
   for (const BlockMemory& block : blocks) {
     per_token += static_cast<double>(block.level.kept_bytes + block.level.backward_bytes);
   }
-  const double tokens =
-      static_cast<double>(std::max(samples, micro_batch)) * static_cast<double>(config.training.seq_len);
+  const double tokens = static_cast<double>(std::max(samples.live, micro_batch)) * static_cast<double>(samples.tokens);
   if (tokens * per_token < kMost) return;
   throw UsageError(
-      fmt::format("training.local_batch_size = {} with training.seq_len = {} needs more memory than any device has: "
+      fmt::format("training.local_batch_size = {} with {} tokens in a sample needs more memory than any device has: "
                   "about {:.2g} GiB for activations. Make them smaller.",
-                  config.training.local_batch_size, config.training.seq_len, tokens * per_token / kGiB));
+                  config.training.local_batch_size, samples.tokens, tokens * per_token / kGiB));
 }
 
 }  // namespace
 
 MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, const JobConfig& config,
-                       const parallel::ParallelDims& dims, const std::vector<size_t>& levels, int64_t live_samples) {
+                       const parallel::ParallelDims& dims, const std::vector<size_t>& levels,
+                       const SampleSizes& samples) {
   const Dtype dtype = parse_dtype(config.training.dtype);
   const int64_t element = bytes(dtype);
   const int64_t micro_batch =
       dims.pp > 1 ? config.parallelism.pipeline_parallel_microbatch_size : config.training.local_batch_size;
   const std::vector<BlockMemory> blocks = blocks_here(model, levels);
-  check_countable(model, config, live_samples, micro_batch, blocks);
-  const int64_t seq_len = config.training.seq_len / dims.cp;
+  check_countable(model, config, samples, micro_batch, blocks);
+  const int64_t seq_len = samples.tokens / dims.cp;
   MemoryPlan plan;
   for (const Parameter* parameter : model.parameters()) {
     plan.parameters += volume(parameter->shard.shape) * element;
@@ -230,8 +228,8 @@ MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, 
       plan.computed_copy += volume(parameter->part.shape) * copy_bytes(*parameter, dtype, model.compute_dtype);
     }
   }
-  plan.communication += exchange_bytes(model, config, dims, micro_batch);
-  const Tokens tokens{live_samples * seq_len / dims.tp, micro_batch * seq_len / dims.tp};
+  plan.communication += exchange_bytes(model, config, dims, micro_batch, samples.tokens);
+  const Tokens tokens{samples.live * seq_len / dims.tp, micro_batch * seq_len / dims.tp};
   for (const BlockMemory& block : blocks) plan.activations += tokens.kept * block.level.kept_bytes;
   plan_expert_rows(blocks, tokens, plan);
   const bool one_micro_batch =

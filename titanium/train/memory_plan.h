@@ -27,11 +27,17 @@ struct MemoryPlan {
   }
 };
 
+// What a rank has of samples at a time.
+struct SampleSizes {
+  int64_t live = 1;    // for how many of them the blocks keep what they save
+  int64_t tokens = 1;  // of each, over all ranks that share it
+};
+
 // The parameters are placed (models/parallelize.h) and need not be materialised. `levels` are those of
-// parallel/activation_checkpoint.h. `live_samples` is for how many samples
-// the blocks keep what they save at a time. docs/distributed.md has the formulas.
+// parallel/activation_checkpoint.h. docs/distributed.md has the formulas.
 MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, const JobConfig& config,
-                       const parallel::ParallelDims& dims, const std::vector<size_t>& levels, int64_t live_samples);
+                       const parallel::ParallelDims& dims, const std::vector<size_t>& levels,
+                       const SampleSizes& samples);
 
 // "parameters 0.02 GiB, gradients ..., total ..."; where experts are spread over ranks, with their rows.
 std::string describe(const MemoryPlan& plan);

@@ -119,9 +119,10 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank, std:
   std::vector<nn::SaveLevels> blocks;
   for (int64_t block = 0; block < plan.model->block_count(); ++block) blocks.push_back(plan.model->levels_of(block));
   plan.levels = parallel::plan_activation_checkpoint(config.activation_checkpoint, blocks);
-  plan.memory =
-      plan_memory(*plan.model, *plan.update.optimizer, config, plan.dims, plan.levels,
-                  plan.pipeline ? plan.pipeline->live_samples(pipeline_rank) : config.training.local_batch_size);
+  plan.memory = plan_memory(
+      *plan.model, *plan.update.optimizer, config, plan.dims, plan.levels,
+      {.live = plan.pipeline ? plan.pipeline->live_samples(pipeline_rank) : config.training.local_batch_size,
+       .tokens = plan.task.tokens_of_sample(config)});
   return plan;
 }
 

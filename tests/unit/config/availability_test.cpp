@@ -49,10 +49,12 @@ TEST(Availability, OptionsUnderASwitchThatIsOffDoNotMatter) {
             Args{});
 }
 
-TEST(Availability, OfTheConvertersThatOfLinearLayersToFloat8IsThere) {
+TEST(Availability, OfTheConvertersOnlyThatOfLinearLayersToMxIsMissing) {
   EXPECT_EQ(missing({"--model.converters=float8", "--quantize.linear.float8.recipe_name=rowwise"}), Args{});
-  EXPECT_EQ(missing({"--model.converters=quantize.linear.float8,quantize.grouped_mm.float8"}),
-            Args{"not available yet: model.converters = [\"quantize.linear.float8\", \"quantize.grouped_mm.float8\"]"});
+  EXPECT_EQ(missing({"--model.converters=quantize.linear.float8,quantize.grouped_mm.float8"}), Args{});
+  EXPECT_EQ(missing({"--model.converters=quantize.grouped_mm.mx"}), Args{});
+  EXPECT_EQ(missing({"--model.converters=quantize.linear.mx"}),
+            Args{"not available yet: model.converters = [\"quantize.linear.mx\"]"});
 }
 
 TEST(Availability, AllOptionsOfCheckpointsAreThere) {
@@ -76,7 +78,7 @@ TEST(Availability, OnlyTheAxesThatAreThereMayBeUsed) {
 }
 
 TEST(Availability, NotesAreForOptionsThatMiss) {
-  EXPECT_EQ(availability_note("model.converters"), "only quantize.linear.float8 is available yet");
+  EXPECT_EQ(availability_note("model.converters"), "quantize.linear.mx is not available yet");
   EXPECT_EQ(availability_note("training.steps"), "");
 }
 

@@ -3,6 +3,7 @@
 #include "tests/support/tiny_llama.h"
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/models/deepseek_v3/model.h"
 #include "titanium/models/llama3/model.h"
 #include "titanium/models/model_converters.h"
 
@@ -113,6 +114,52 @@ TEST(Converters, TheCpuIsRefusedWithTheRemedy) {
   config.quantize.linear.float8.emulate = false;
   config.checkpoint.create_seed_checkpoint = true;  // computes nothing
   EXPECT_NO_THROW(check_converters(config, at::kCPU));
+}
+
+JobConfig experts_config(const char* converter, bool emulate) {
+  JobConfig config;
+  config.model.converters = {converter};
+  config.quantize.grouped_mm.float8 = {.fqns = {"experts"}, .emulate = emulate};
+  config.quantize.grouped_mm.mx = {.fqns = {"experts"}, .emulate = emulate};
+  return config;
+}
+
+TEST(Converters, ExpertsAreRefusedWithTheRemedyWhereTheDeviceLacksTheirProducts) {
+  const CudaDeviceProperties ada{.name = "NVIDIA L40S", .compute_capability = 89},
+      hopper{.name = "NVIDIA H200", .compute_capability = 90};
+  const JobConfig float8 = experts_config("quantize.grouped_mm.float8", false),
+                  mx = experts_config("quantize.grouped_mm.mx", false);
+  using Device = std::pair<const CudaDeviceProperties*, std::string>;
+  for (const auto& [gpu, name] : {Device{nullptr, "the CPU"}, Device{&ada, "NVIDIA L40S"}}) {
+    EXPECT_EQ(refusal([&, gpu = gpu] { check_converters(float8, gpu); }),
+              "model.converters has quantize.grouped_mm.float8, but " + name +
+                  " has no grouped products of float8 (a GPU of compute capability 9.0 or more is needed). Set "
+                  "quantize.grouped_mm.float8.emulate = true to round to float8 and multiply in float32.");
+  }
+  EXPECT_NO_THROW(check_converters(float8, &hopper));
+  EXPECT_EQ(refusal([&] { check_converters(mx, &hopper); }),
+            "model.converters has quantize.grouped_mm.mx, but NVIDIA H200 has no products of MXFP8 that this program "
+            "can use. Set quantize.grouped_mm.mx.emulate = true to round to MXFP8 and multiply in float32.");
+  EXPECT_NO_THROW(check_converters(experts_config("quantize.grouped_mm.mx", true), nullptr));
+  EXPECT_NO_THROW(check_converters(experts_config("quantize.grouped_mm.float8", true), nullptr));
+}
+
+TEST(Converters, StackedWeightsOfExpertsAreConvertedIfTheyAreWhole) {
+  deepseek_v3::Args args = deepseek_v3::flavors().at("debugmodel");
+  const JobConfig config = experts_config("quantize.grouped_mm.float8", true);
+  deepseek_v3::DeepseekV3 model(args);
+  apply_converters(model, config, {});
+  int converted = 0;
+  for (const Parameter* parameter : model.parameters()) {
+    const bool is_stacked = parameter->fqn.find(".moe.experts.") != std::string::npos;
+    EXPECT_EQ(parameter->float8 != nullptr, is_stacked) << parameter->fqn;
+    converted += parameter->float8 != nullptr;
+  }
+  EXPECT_EQ(converted, 3 * (args.n_layers - args.n_dense_layers));
+  EXPECT_EQ(refusal([&] { apply_converters(model, config, {.tp = 2}); }),
+            "model.converters has quantize.grouped_mm.float8, which quantises whole experts, but "
+            "parallelism.tensor_parallel_degree = 2 cuts them. Use parallelism.expert_parallel_degree > 1 and "
+            "expert_tensor_parallel_degree = 1, or leave the converter out.");
 }
 
 TEST(Converters, AGpuWithoutFloat8IsRefusedWithTheRemedy) {

@@ -117,6 +117,44 @@ TEST(ExpertPairs, TrainWithTheBitsOfOneAfterTheOther) {
   }
 }
 
+// Of the moments of experts: losses of so small a model hardly depend on them.
+double difference_of_experts(const Outcome& a, const Outcome& b) {
+  double largest = 0;
+  for (const char* weight : {"w1", "w2", "w3"}) {
+    const std::string name = fmt::format("layers.2.moe.experts.{}.exp_avg", weight);
+    largest = std::max(largest, test::relative_error(a.final.at(name), b.final.at(name)));
+  }
+  return largest;
+}
+
+// Rows of an expert that are on several ranks have scales of their own for the gradient of its weight.
+TEST(ExpertFloat8, TrainsOnLayoutsAsOnOneRank) {
+  TinyMoeArgs args = deepseek();
+  args.moe_hidden_dim = 32;
+  for (const std::string converter : {"quantize.grouped_mm.float8", "quantize.grouped_mm.mx"}) {
+    const auto quantised = [&](void (*change)(JobConfig&)) {
+      return [=](JobConfig& config) {
+        change(config);
+        config.model.converters = {converter};
+        config.quantize.grouped_mm.float8 = {.fqns = {"experts"}, .emulate = true};
+        config.quantize.grouped_mm.mx = {.fqns = {"experts"}, .emulate = true};
+      };
+    };
+    const Outcome one = train({{"one", 1, 1, 1, quantised(nothing)}}, args);
+    EXPECT_GT(difference_of_experts(one, train({{"plain", 1, 1, 1}}, args)), 1e-2);
+    for (const Experts& tested :
+         {Experts{{"ep2", 1, 2, 1, quantised(nothing)}, 2}, Experts{{"fsdp2_ep2", 1, 4, 1, quantised(recomputes)}, 2},
+          Experts{{"tp2_ep4", 1, 2, 2, quantised(nothing)}, 4}, Experts{{"cp2_ep2", 1, 1, 1, quantised(nothing), 2}, 2},
+          Experts{{"pp2_ep2_zbv", 1, 2, 1, quantised(zbv), 1, 2}, 2}}) {
+      SCOPED_TRACE(converter + " " + tested.layout.name);
+      const Outcome outcome = train(tested, args);
+      for (size_t i = 0; i < one.losses.size(); ++i)
+        EXPECT_NEAR(outcome.losses[i], one.losses[i], 1e-5 * one.losses[i]);
+      EXPECT_LT(difference_of_experts(outcome, one), 2e-3);
+    }
+  }
+}
+
 void with_losses(JobConfig& config) {
   config.training.moe_balance_loss = 0.5;
   config.training.moe_z_loss = 0.1;

@@ -262,7 +262,7 @@ TEST(MemoryPlan, ABatchThat64BitsCannotCountIsRefused) {
     FAIL() << "a plan of 2^60 tokens";
   } catch (const UsageError& error) {
     EXPECT_EQ(std::string_view(error.what())
-                  .find("training.local_batch_size = 1073741824 with training.seq_len = 1073741824 needs more memory "
+                  .find("training.local_batch_size = 1073741824 with 1073741824 tokens in a sample needs more memory "
                         "than any device has: about "),
               0U)
         << error.what();

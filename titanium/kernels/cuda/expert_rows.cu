@@ -7,7 +7,12 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kGatherBlocks = 8;  // per multiprocessor
-constexpr int combine_blocks(int batch, bool bias) { return batch * (bias ? 2 : 1) > 4 ? 3 : 4; }
+
+// What is added to a row before it is weighed.
+enum class Second { kNothing, kBias, kRow };
+constexpr int combine_blocks(int batch, Second second) {
+  return batch * (second == Second::kNothing ? 1 : 2) > 4 ? 3 : 4;
+}
 
 // A thread has N neighbouring columns of one token.
 template <int N>
@@ -44,24 +49,26 @@ __global__ void __launch_bounds__(kThreads, kGatherBlocks) gather_kernel(GatherR
 }
 
 // kBatch rows of a token are under way at once.
-template <typename T, int N, int kBatch, bool kBias>
-__global__ void __launch_bounds__(kThreads, combine_blocks(kBatch, kBias)) combine_kernel(CombineRowsArgs args) {
+template <typename T, int N, int kBatch, Second kSecond>
+__global__ void __launch_bounds__(kThreads, combine_blocks(kBatch, kSecond)) combine_kernel(CombineRowsArgs args) {
   const Place<N> at(args.dim);
   if (at.token >= args.tokens) return;
   const T* in = static_cast<const T*>(args.rows) + at.column;
-  const T* bias = static_cast<const T*>(args.bias) + at.column;
+  const T* second = static_cast<const T*>(kSecond == Second::kBias ? args.bias : args.more_rows) + at.column;
   const int64_t choice = at.token * args.top_k, offset = at.token * args.dim + at.column;
   Raw<T, N> addend = {};
   if (args.addend != nullptr) addend = load<T, N>(static_cast<const T*>(args.addend) + offset);
   float sum[N] = {};
   for (int first = 0; first < args.top_k; first += kBatch) {
-    Raw<T, N> rows[kBatch] = {}, biases[kBatch] = {};
+    Raw<T, N> rows[kBatch] = {}, seconds[kBatch] = {};
     float weights[kBatch];
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
       if (first + i >= args.top_k) continue;
-      rows[i] = load<T, N>(in + args.row_of_choice[choice + first + i] * args.dim);
-      if (kBias) biases[i] = load_again<T, N>(bias + args.experts[choice + first + i] * args.dim);
+      const int64_t row = args.row_of_choice[choice + first + i];
+      rows[i] = load<T, N>(in + row * args.dim);
+      if (kSecond == Second::kBias) seconds[i] = load_again<T, N>(second + args.experts[choice + first + i] * args.dim);
+      if (kSecond == Second::kRow) seconds[i] = load<T, N>(second + row * args.dim);
       weights[i] = args.weights != nullptr ? args.weights[choice + first + i] : 1.0F;
     }
 #pragma unroll
@@ -69,8 +76,9 @@ __global__ void __launch_bounds__(kThreads, combine_blocks(kBatch, kBias)) combi
       if (first + i >= args.top_k) continue;
       float values[N], more[N];
       to_float(rows[i], values);
-      to_float(biases[i], more);
-      for (int j = 0; j < N; ++j) sum[j] += weights[i] * (kBias ? values[j] + more[j] : values[j]);
+      to_float(seconds[i], more);
+      for (int j = 0; j < N; ++j)
+        sum[j] += weights[i] * (kSecond == Second::kNothing ? values[j] : values[j] + more[j]);
     }
   }
   float more[N];
@@ -84,13 +92,15 @@ __global__ void __launch_bounds__(kThreads, combine_blocks(kBatch, kBias)) combi
 template <typename T, int N>
 void combine(const CombineRowsArgs& args, CUstream_st* stream) {
   const int64_t blocks = ceil_div(args.tokens * (args.dim / N), kThreads);
-  auto* kernel = combine_kernel<T, N, 8, false>;
+  auto* kernel = combine_kernel<T, N, 8, Second::kNothing>;
   if (args.bias != nullptr) {
-    kernel = combine_kernel<T, N, 4, true>;
+    kernel = combine_kernel<T, N, 4, Second::kBias>;
+  } else if (args.more_rows != nullptr) {
+    kernel = args.top_k == 1 ? combine_kernel<T, N, 1, Second::kRow> : combine_kernel<T, N, 4, Second::kRow>;
   } else if (args.top_k == 1) {
-    kernel = combine_kernel<T, N, 1, false>;
+    kernel = combine_kernel<T, N, 1, Second::kNothing>;
   } else if (args.top_k <= 4) {
-    kernel = combine_kernel<T, N, 4, false>;
+    kernel = combine_kernel<T, N, 4, Second::kNothing>;
   }
   launch(kernel, blocks, kThreads, 0, stream, args);
 }
@@ -118,7 +128,7 @@ void gather_rows(const GatherRowsArgs& args, CUstream_st* stream) {
 void combine_rows(const CombineRowsArgs& args, CUstream_st* stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
-    if (all_aligned<T>(args.dim, {args.rows, args.addend, args.y, args.bias})) {
+    if (all_aligned<T>(args.dim, {args.rows, args.addend, args.y, args.bias, args.more_rows})) {
       combine<T, kVectorSize<T>>(args, stream);
     } else {
       combine<T, 1>(args, stream);

@@ -31,8 +31,12 @@ void launch(const kernels::FillNormalArgs& args) { launch(kernels::fill_normal_o
 void launch(const kernels::GatherRowsArgs& args) { launch(kernels::gather_rows, args); }
 void launch(const kernels::HeadNormRopeBackwardArgs& args) { launch(kernels::head_norm_rope_backward, args); }
 void launch(const kernels::HeadNormRopeForwardArgs& args) { launch(kernels::head_norm_rope_forward, args); }
+void launch(const kernels::LatentHeadsArgs& args, Direction direction) {
+  launch(direction == Direction::kForward ? kernels::latent_heads_forward : kernels::latent_heads_backward, args);
+}
 void launch(const kernels::MergeAttentionArgs& args) { launch(kernels::merge_attention, args); }
 void launch(const kernels::QuantizeColumnsArgs& args) { launch(kernels::quantize_columns, args); }
+void launch(const kernels::QuantizeGroupsArgs& args) { launch(kernels::quantize_groups, args); }
 void launch(const kernels::QuantizeRmsNormArgs& args) { launch(kernels::quantize_rms_norm, args); }
 void launch(const kernels::QuantizeRowsArgs& args) { launch(kernels::quantize_rows, args); }
 void launch(const kernels::QuantizeSwigluArgs& args) { launch(kernels::quantize_swiglu, args); }

@@ -51,19 +51,24 @@ Tensor gather_kernel(const Tensor& x_TD, const Dispatch& dispatch, int64_t top_k
   return rows_RD;
 }
 
-Tensor combine_kernel(const Tensor& rows_RD, const Dispatch& dispatch, int64_t top_k, const Tensor& weights_TK,
-                      const Tensor& added_TD) {
+const void* any_memory_of(const Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
+
+Tensor combine_kernel(const Tensor& rows_RD, const Dispatch& dispatch, int64_t top_k, const Combination& with) {
   const int64_t tokens = rows_RD.size(0) / top_k, dim = rows_RD.size(1);
   const Tensor sum_TD = at::empty({tokens, dim}, rows_RD.options());
-  launch(kernels::CombineRowsArgs{.type = element_type(rows_RD),
-                                  .rows = rows_RD.const_data_ptr(),
-                                  .row_of_choice = dispatch.row_of_choice_R.const_data_ptr<int32_t>(),
-                                  .weights = memory_of(weights_TK),
-                                  .addend = added_TD.defined() ? added_TD.const_data_ptr() : nullptr,
-                                  .y = sum_TD.mutable_data_ptr(),
-                                  .tokens = tokens,
-                                  .top_k = top_k,
-                                  .dim = dim});
+  launch(
+      kernels::CombineRowsArgs{.type = element_type(rows_RD),
+                               .rows = rows_RD.const_data_ptr(),
+                               .row_of_choice = dispatch.row_of_choice_R.const_data_ptr<int32_t>(),
+                               .weights = memory_of(with.weights_TK),
+                               .addend = any_memory_of(with.added_TD),
+                               .y = sum_TD.mutable_data_ptr(),
+                               .tokens = tokens,
+                               .top_k = top_k,
+                               .dim = dim,
+                               .bias = any_memory_of(with.bias_ED),
+                               .experts = with.bias_ED.defined() ? with.experts_TK.const_data_ptr<int32_t>() : nullptr,
+                               .more_rows = any_memory_of(with.more_RD)});
   return sum_TD;
 }
 
@@ -91,16 +96,21 @@ Tensor gather_rows(const Tensor& x_TD, const Dispatch& dispatch, const Tensor& w
   return (rows_RD.to(wide(x_TD.scalar_type())) * weights_R1).to(x_TD.scalar_type());
 }
 
-Tensor combine_rows(const Tensor& rows_RD, const Dispatch& dispatch, int64_t top_k, const Tensor& weights_TK,
-                    const Tensor& added_TD) {
-  if (uses_kernels(rows_RD)) return combine_kernel(rows_RD.contiguous(), dispatch, top_k, weights_TK, added_TD);
+Tensor combine_rows(const Tensor& rows_RD, const Dispatch& dispatch, int64_t top_k, const Combination& with) {
+  if (uses_kernels(rows_RD)) return combine_kernel(rows_RD.contiguous(), dispatch, top_k, with);
   const Dtype sum_dtype = wide(rows_RD.scalar_type());
-  const Tensor by_choice_TKD =
-      rows_RD.index_select(0, dispatch.row_of_choice_R).unflatten(0, {-1, top_k}).to(sum_dtype);
-  Tensor sum_TD = added_TD.defined() ? added_TD.to(sum_dtype, /*non_blocking=*/false, /*copy=*/true) : Tensor();
+  const auto by_choice = [&](const Tensor& rows) {
+    return rows.index_select(0, dispatch.row_of_choice_R).to(sum_dtype);
+  };
+  Tensor terms_RD = by_choice(rows_RD);
+  if (with.more_RD.defined()) terms_RD = terms_RD + by_choice(with.more_RD);
+  if (with.bias_ED.defined()) terms_RD = terms_RD + with.bias_ED.index_select(0, with.experts_TK.flatten());
+  const Tensor by_choice_TKD = terms_RD.unflatten(0, {-1, top_k});
+  Tensor sum_TD =
+      with.added_TD.defined() ? with.added_TD.to(sum_dtype, /*non_blocking=*/false, /*copy=*/true) : Tensor();
   for (int64_t k = 0; k < top_k; ++k) {
     const Tensor rows_TD = by_choice_TKD.select(1, k);
-    const Tensor term_TD = weights_TK.defined() ? rows_TD * weights_TK.narrow(1, k, 1) : rows_TD;
+    const Tensor term_TD = with.weights_TK.defined() ? rows_TD * with.weights_TK.narrow(1, k, 1) : rows_TD;
     sum_TD = sum_TD.defined() ? sum_TD.add_(term_TD) : term_TD.clone();
   }
   return sum_TD.to(rows_RD.scalar_type());

@@ -22,7 +22,13 @@ Tensor gather_rows(const Tensor& x_TD, const Dispatch& dispatch, const Tensor& w
 
 // For each token the sum of its rows in the order of its choices, each times its weight if there are weights, added to
 // `added_TD` if defined. Computed in fp32 (fp64 for fp64) and rounded once.
-Tensor combine_rows(const Tensor& rows_RD, const Dispatch& dispatch, int64_t top_k, const Tensor& weights_TK = {},
-                    const Tensor& added_TD = {});
+struct Combination {
+  Tensor weights_TK = {};
+  Tensor added_TD = {};
+  // What is added to a row before: another row, or the bias of its expert.
+  Tensor more_RD = {};
+  Tensor bias_ED = {}, experts_TK = {};
+};
+Tensor combine_rows(const Tensor& rows_RD, const Dispatch& dispatch, int64_t top_k, const Combination& with = {});
 
 }  // namespace titanium::ops

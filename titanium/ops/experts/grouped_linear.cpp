@@ -7,9 +7,8 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
-#include <functional>
-
 #include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/experts/grouped_float8.h"
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/ops/linear/multiply.h"
 
@@ -23,18 +22,6 @@ bool takes_grouped_mm(const Tensor& rows, const Parameter& weight) {
          weight.part.shape[1] % kAlignment == 0 && weight.part.shape[2] % kAlignment == 0;
 }
 
-// Expert by expert; the host waits for `ends` where the device is not the CPU.
-void for_each_expert(const Tensor& ends_E,
-                     const std::function<void(int64_t expert, int64_t begin, int64_t rows)>& use) {
-  const Tensor ends = ends_E.cpu();
-  int64_t begin = 0;
-  for (int64_t expert = 0; expert < ends.size(0); ++expert) {
-    const int64_t end = ends.data_ptr<int32_t>()[expert];
-    use(expert, begin, end - begin);
-    begin = end;
-  }
-}
-
 // out = rows times each expert's matrix [E, in, out] [+ added].
 void multiply_rows(const Tensor& out, const Tensor& rows, const Tensor& matrices, const Tensor& ends_E,
                    const Tensor& added = {}) {
@@ -46,6 +33,7 @@ void multiply_rows(const Tensor& out, const Tensor& rows, const Tensor& matrices
 }
 
 void add_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weight, const Tensor& ends_E) {
+  if (weight.float8) return weight.accumulate(float8_grouped_weight_grad(grad_RO, x_RI, weight, ends_E));
   // The first one becomes the sum as it is.
   if (takes_grouped_mm(x_RI, weight)) {
     return weight.accumulate(at::_grouped_mm(grad_RO.t(), x_RI, ends_E).contiguous());
@@ -84,7 +72,19 @@ void add_bias_grad_kernel(const Tensor& grad_RO, Parameter& bias, const Tensor& 
 
 }  // namespace
 
+void for_each_expert(const Tensor& ends_E,
+                     const std::function<void(int64_t expert, int64_t begin, int64_t rows)>& use) {
+  const Tensor ends = ends_E.cpu();
+  int64_t begin = 0;
+  for (int64_t expert = 0; expert < ends.size(0); ++expert) {
+    const int64_t end = ends.data_ptr<int32_t>()[expert];
+    use(expert, begin, end - begin);
+    begin = end;
+  }
+}
+
 Tensor grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor& ends_E) {
+  if (weight.float8) return float8_grouped_forward(x_RI, weight, ends_E);
   const Tensor matrices_EIO = weight.in(x_RI.scalar_type()).transpose(1, 2);
   if (takes_grouped_mm(x_RI, weight)) return at::_grouped_mm(x_RI, matrices_EIO, ends_E);
   const Tensor y_RO = at::empty({x_RI.size(0), matrices_EIO.size(2)}, x_RI.options());
@@ -93,6 +93,7 @@ Tensor grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor
 }
 
 Tensor grouped_input_grad(const Tensor& grad_RO, const Parameter& weight, const Tensor& ends_E) {
+  if (weight.float8) return float8_grouped_input_grad(grad_RO, weight, ends_E);
   const Tensor matrices_EOI = weight.in(grad_RO.scalar_type());
   if (takes_grouped_mm(grad_RO, weight)) return at::_grouped_mm(grad_RO, matrices_EOI, ends_E);
   const Tensor grad_RI = at::empty({grad_RO.size(0), matrices_EOI.size(2)}, grad_RO.options());
@@ -102,7 +103,7 @@ Tensor grouped_input_grad(const Tensor& grad_RO, const Parameter& weight, const 
 
 void add_grouped_input_grad(const Tensor& sum_RI, const Tensor& grad_RO, const Parameter& weight,
                             const Tensor& ends_E) {
-  if (takes_grouped_mm(grad_RO, weight)) {
+  if (weight.float8 || takes_grouped_mm(grad_RO, weight)) {
     sum_RI.add_(grouped_input_grad(grad_RO, weight, ends_E));
     return;
   }

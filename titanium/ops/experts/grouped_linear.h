@@ -2,11 +2,14 @@
 // R rows; those of expert e end at ends[e], an int32 tensor on the device of the rows.
 #pragma once
 
+#include <functional>
+
 #include "titanium/tensor/parameter.h"
 
 namespace titanium::ops {
 
-// Rows times the transposed matrix of their expert. Computed in the dtype of the rows, to which the weight is cast.
+// Rows times the transposed matrix of their expert. Computed in the dtype of the rows, to which the weight is cast; in
+// float8 where the weight has a recipe (grouped_float8.h).
 Tensor grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor& ends_E);
 // The gradient of the rows; the second one adds it to a sum.
 Tensor grouped_input_grad(const Tensor& grad_RO, const Parameter& weight, const Tensor& ends_E);
@@ -22,5 +25,9 @@ void accumulate_expert_bias_grad(const Tensor& grad_RO, Parameter& bias, const T
                                  const Tensor& weights_R = {});
 // The expert of each row, int64.
 Tensor expert_of_row(const Tensor& ends_E, int64_t rows);
+
+// Calls `use` for each expert, with its first row and the number of its rows. The host waits for `ends` where the
+// device is not the CPU.
+void for_each_expert(const Tensor& ends_E, const std::function<void(int64_t expert, int64_t begin, int64_t rows)>& use);
 
 }  // namespace titanium::ops

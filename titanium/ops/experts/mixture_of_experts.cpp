@@ -81,14 +81,17 @@ bool adds_down_bias(const ExpertWeights& experts) {
   return experts.down_bias != nullptr && experts.down->part.offset[2] == 0;
 }
 
-// What comes out of the experts for each choice of the tokens here.
+// Where all experts are here, their biases are added when rows are combined, and not to the rows.
+bool combines_bias(const MixtureOfExpertsArgs& args) { return adds_down_bias(args.experts) && !sends(args); }
+
+// What comes out of the experts for each choice of the tokens here, perhaps without biases.
 Tensor run_experts(const Tensor& tokens_TD, const MixtureOfExpertsArgs& args, Run& run) {
   run.x_LD = rows_for_experts(tokens_TD, run, args);
   run.hidden = hidden_of(run.x_LD, run, args.experts);
   const Tensor product_LF =
       expert_activation(run.hidden, hidden_bias(run.hidden, run, args.experts), args.experts.activation);
   const Tensor out_LD = grouped_forward(product_LF, *args.experts.down, run.order.ends_E);
-  if (adds_down_bias(args.experts)) add_expert_bias(out_LD, *args.experts.down_bias, run.order.ends_E);
+  if (adds_down_bias(args.experts) && sends(args)) add_expert_bias(out_LD, *args.experts.down_bias, run.order.ends_E);
   return to_tokens(out_LD, run, args)();
 }
 
@@ -120,8 +123,12 @@ Tensor forward(const MixtureOfExpertsArgs& args, bool counts, Run& run) {
   run.plan = plan();
   run.order = sends(args) ? order_of_received(run.plan) : run.dispatch;
   const Tensor out_RD = run_experts(tokens_TD, args, run);
-  const Tensor weights_TK = args.weighs_inputs ? Tensor() : run.routing.weights_TK;
-  const Tensor sum_TD = combine_rows(out_RD, run.dispatch, args.router.top_k, weights_TK, added);
+  Combination with{.weights_TK = args.weighs_inputs ? Tensor() : run.routing.weights_TK, .added_TD = added};
+  if (combines_bias(args)) {
+    with.bias_ED = args.experts.down_bias->in(out_RD.scalar_type());
+    with.experts_TK = run.routing.experts_TK;
+  }
+  const Tensor sum_TD = combine_rows(out_RD, run.dispatch, args.router.top_k, with);
   return args.cuts_experts ? args.rows.reduce_scatter(sum_TD)() + run.h_tD : sum_TD;
 }
 
@@ -130,8 +137,8 @@ Tensor row_products(const Tensor& a, const Tensor& b) { return (a.to(score_dtype
 
 // The gradients of the experts' weights, and those of what went into them: rows for experts, and weights of choices.
 struct ExpertGrads {
-  Tensor x_RD;        // in the order of all experts
-  Tensor weights_R1;  // undefined where the weights went into the experts with x
+  Tensor x_RD, more_x_RD;  // in the order of all experts; the second, if defined, is to be added
+  Tensor weights_R1;       // undefined where the weights went into the experts with x
 };
 ExpertGrads experts_backward(const Tensor& grad_TD, const Tensor& tokens_TD, const MixtureOfExpertsArgs& args,
                              const Run& run) {
@@ -151,19 +158,20 @@ ExpertGrads experts_backward(const Tensor& grad_TD, const Tensor& tokens_TD, con
   accumulate_grouped_weight_grad(grad_LD, grads.weighted_product_RF, *experts.down, ends_L);
   if (experts.down_bias != nullptr) {
     accumulate_expert_bias_grad(grad_LD, *experts.down_bias, ends_L, weights_L);
-    if (adds_down_bias(experts) && weights_L.defined()) {
+    if (adds_down_bias(experts) && sends(args) && weights_L.defined()) {
       const Tensor bias_LD =
           experts.down_bias->in(score_dtype(grad_LD)).index_select(0, expert_of_row(ends_L, grad_LD.size(0)));
       grads.weights_R = grads.weights_R + row_products(grad_LD, bias_LD);
     }
   }
   if (experts.hidden_bias != nullptr) accumulate_expert_bias_grad(grads.hidden[0], *experts.hidden_bias, ends_L);
-  Tensor grad_x_LD;
-  for (size_t i = 0; i < experts.hidden.size(); ++i) {
-    if (grad_x_LD.defined()) {
-      add_grouped_input_grad(grad_x_LD, grads.hidden[i], *experts.hidden[i], ends_L);
+  // The gradients of two first products are added when rows are combined, unless they have to travel.
+  Tensor grad_x_LD = grouped_input_grad(grads.hidden[0], *experts.hidden[0], ends_L), more_x_RD;
+  if (experts.hidden.size() > 1) {
+    if (sends(args)) {
+      add_grouped_input_grad(grad_x_LD, grads.hidden[1], *experts.hidden[1], ends_L);
     } else {
-      grad_x_LD = grouped_input_grad(grads.hidden[i], *experts.hidden[i], ends_L);
+      more_x_RD = grouped_input_grad(grads.hidden[1], *experts.hidden[1], ends_L);
     }
   }
   // On its way; meanwhile the weights.
@@ -171,20 +179,33 @@ ExpertGrads experts_backward(const Tensor& grad_TD, const Tensor& tokens_TD, con
   for (size_t i = 0; i < experts.hidden.size(); ++i) {
     accumulate_grouped_weight_grad(grads.hidden[i], x_LD, *experts.hidden[i], ends_L);
   }
-  return {grad_x_RD(), weights_L.defined() ? to_tokens(grads.weights_R.unsqueeze(1), run, args)() : Tensor()};
+  return {grad_x_RD(), more_x_RD,
+          weights_L.defined() ? to_tokens(grads.weights_R.unsqueeze(1), run, args)() : Tensor()};
+}
+
+// The gradient of the weight of each choice through the bias of its expert.
+Tensor bias_products(const Tensor& grad_TD, const MixtureOfExpertsArgs& args, const Run& run) {
+  const Tensor bias_ED = args.experts.down_bias->in(grad_TD.scalar_type());
+  const Tensor products_TE =
+      at::empty({grad_TD.size(0), bias_ED.size(0)}, grad_TD.options().dtype(score_dtype(grad_TD)));
+  multiply(products_TE, grad_TD, bias_ED.t());
+  return products_TE.gather(1, run.routing.experts_TK.to(at::kLong));
 }
 
 // The gradient of the tokens through the experts and the router.
 Tensor routed_backward(const Tensor& grad_TD, const Tensor& tokens_TD, const MixtureOfExpertsArgs& args,
                        const Run& run) {
   ExpertGrads grads = experts_backward(grad_TD, tokens_TD, args, run);
-  const Tensor weights_TK = args.weighs_inputs ? run.routing.weights_TK : Tensor();
-  const Tensor grad_tokens_TD = combine_rows(grads.x_RD, run.dispatch, args.router.top_k, weights_TK);
+  const Tensor grad_tokens_TD =
+      combine_rows(grads.x_RD, run.dispatch, args.router.top_k,
+                   {.weights_TK = args.weighs_inputs ? run.routing.weights_TK : Tensor(), .more_RD = grads.more_x_RD});
   if (args.weighs_inputs) {
-    grads.weights_R1 = row_products(grads.x_RD, gather_rows(tokens_TD, run.dispatch)).unsqueeze(1);
+    const Tensor rows_RD = gather_rows(tokens_TD, run.dispatch);
+    grads.weights_R1 = row_products(grads.x_RD, rows_RD).unsqueeze(1);
+    if (grads.more_x_RD.defined()) grads.weights_R1 += row_products(grads.more_x_RD, rows_RD).unsqueeze(1);
   }
-  const Tensor grad_weights_TK =
-      grads.weights_R1.index_select(0, run.dispatch.row_of_choice_R).view({-1, args.router.top_k});
+  Tensor grad_weights_TK = grads.weights_R1.index_select(0, run.dispatch.row_of_choice_R).view({-1, args.router.top_k});
+  if (combines_bias(args) && !args.weighs_inputs) grad_weights_TK = grad_weights_TK + bias_products(grad_TD, args, run);
   RouterLosses losses = args.losses;
   if (args.cuts_experts) {  // all ranks route the same rows, and their gradients are summed
     losses.balance /= static_cast<double>(args.rows.ranks());

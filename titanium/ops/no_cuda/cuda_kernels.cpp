@@ -29,8 +29,10 @@ void launch(const kernels::FillNormalArgs&) { refuse(); }
 void launch(const kernels::GatherRowsArgs&) { refuse(); }
 void launch(const kernels::HeadNormRopeBackwardArgs&) { refuse(); }
 void launch(const kernels::HeadNormRopeForwardArgs&) { refuse(); }
+void launch(const kernels::LatentHeadsArgs&, Direction) { refuse(); }
 void launch(const kernels::MergeAttentionArgs&) { refuse(); }
 void launch(const kernels::QuantizeColumnsArgs&) { refuse(); }
+void launch(const kernels::QuantizeGroupsArgs&) { refuse(); }
 void launch(const kernels::QuantizeRmsNormArgs&) { refuse(); }
 void launch(const kernels::QuantizeRowsArgs&) { refuse(); }
 void launch(const kernels::QuantizeSwigluArgs&) { refuse(); }

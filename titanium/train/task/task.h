@@ -86,6 +86,8 @@ struct TaskSpec {
   std::unique_ptr<Task> (*make)(const TaskContext& context) = nullptr;
   // Looks for the files that the task will read, and returns a sentence for each that is missing or broken.
   std::vector<std::string> (*check_files)(const JobConfig& config) = nullptr;
+  // How many tokens the blocks of the model get of one sample: the memory plan counts by them.
+  int64_t (*tokens_of_sample)(const JobConfig& config) = nullptr;
 };
 
 }  // namespace titanium::train

@@ -190,7 +190,12 @@ std::vector<std::string> check_text_files(const JobConfig& config) {
 
 }  // namespace
 
-TaskSpec text_task() { return {.name = "text", .make = make_text_task, .check_files = check_text_files}; }
+TaskSpec text_task() {
+  return {.name = "text",
+          .make = make_text_task,
+          .check_files = check_text_files,
+          .tokens_of_sample = [](const JobConfig& config) { return config.training.seq_len; }};
+}
 
 std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer,
                                            const Reader& reader) {
