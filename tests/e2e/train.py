@@ -21,7 +21,8 @@ MEMORY = r"memory: [ \d]\d\.\d\dGiB\(\d+\.\d\d%\)  "
 STEP = re.compile(STAMP + r"step: ([ \d]\d)  loss: ([ \d]\d\.\d{5})  grad_norm: ([ \d]\d\.\d{4})  " + MEMORY +
                   r"tps: [\d,]+  tflops: [\d,]+\.\d\d  mfu: N/A")
 VALIDATION = re.compile(STAMP + r"validate step: ([ \d]\d)  loss: ([ \d]\d\.\d{4})  " + MEMORY + r"tps: [\d,]+")
-JSON_KEYS = ["step", "loss", "max_loss", "grad_norm", "lr", "tps", "tflops", "mfu", "memory_gib", "memory_active_gib", "tokens", "time_s"]
+JSON_KEYS = ["step", "loss", "max_loss", "grad_norm", "lr", "tps", "tflops", "mfu", "memory_gib", "memory_active_gib", "tokens", "time_s",
+             "step_s", "data_wait_percent", "unix_s"]
 
 
 class Train(unittest.TestCase):

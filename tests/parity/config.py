@@ -18,6 +18,10 @@ FLUX = "torchtitan.models.flux.job_config"
 FAULT_TOLERANCE = "torchtitan.components.ft.config"
 OWN = {
     "metrics.enable_jsonl",
+    "metrics.port",
+    "metrics.address",
+    "metrics.stall_seconds",
+    "log.format",
     "optimizer.bf16_stochastic_rounding",
     "optimizer.lr_factor",
     "optimizer.muon.adjust_lr_fn",

@@ -75,7 +75,8 @@ class Events(unittest.TestCase):
     def test_jsonl_has_one_object_for_each_logged_step(self):
         lines = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
         self.assertEqual([line["step"] for line in lines], LOGGED)
-        keys = ["step", "loss", "max_loss", "grad_norm", "lr", "tps", "tflops", "mfu", "memory_gib", "memory_active_gib", "tokens", "time_s"]
+        keys = ["step", "loss", "max_loss", "grad_norm", "lr", "tps", "tflops", "mfu", "memory_gib", "memory_active_gib", "tokens", "time_s",
+                "step_s", "data_wait_percent", "unix_s"]
         for line in lines:
             self.assertEqual(list(line), keys)
         self.assertEqual(lines[-1]["tokens"], 8_000_000)

@@ -11,6 +11,7 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/cli/arguments.h"
+#include "titanium/config/load_config.h"
 #include "titanium/launch/launcher.h"
 #include "titanium/tensor/cuda_backend.h"
 
@@ -163,6 +164,17 @@ launch::LaunchOptions to_options(const Request& request, Arguments command) {
   return options;
 }
 
+// That of the trainer, so that all lines of a job are alike. What is wrong with its options the ranks say themselves.
+LogFormat log_format_of(const Request& request, Arguments command) {
+  if (!request.program.empty() || command.empty() || command[0] != "train") return LogFormat::kText;
+  try {
+    const config::LoadedConfig loaded = config::load_config(command.subspan(1));
+    return loaded.config.log.format == "json" ? LogFormat::kJson : LogFormat::kText;
+  } catch (const Error&) {
+    return LogFormat::kText;
+  }
+}
+
 // torchrun knows its options with dashes and with underscores.
 std::vector<std::string> with_dashes(Arguments args) {
   std::vector<std::string> list(args.begin(), args.end());
@@ -214,8 +226,9 @@ int run_launch(Arguments args) {
       "launch");
   declare_options(app, request);
   if (!parse_arguments(app, own)) return 0;
-  const launch::LaunchOptions options = to_options(request, command);
-  log_to_stdout(LogLevel::kInfo);
+  launch::LaunchOptions options = to_options(request, command);
+  options.log_format = log_format_of(request, command);
+  log_to_stdout(LogLevel::kInfo, options.log_format);
   return launch::launch(options, write_line);
 }
 

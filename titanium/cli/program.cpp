@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "titanium/base/error.h"
+#include "titanium/base/log.h"
 #include "titanium/base/mapped_range.h"
 #include "titanium/base/nearest_name.h"
 #include "titanium/cli/commands.h"
@@ -26,7 +27,9 @@ std::string usage() {
   std::string text =
       "Titanium pre-trains large generative models.\n\nUsage: titanium <command> [arguments]\n\nCommands:\n";
   for (const Command& command : commands()) text += fmt::format("  {:<12}{}\n", command.name, command.summary);
-  return text + "\ntitanium <command> --help explains a command; titanium --version names the libraries in use.\n";
+  return text +
+         "\ntitanium <command> --help explains a command; titanium --version names the libraries in use.\n"
+         "With --quiet a command shows no progress; with NO_COLOR set nothing is coloured.\n";
 }
 
 int run_command(const std::string& name, std::span<const std::string> args) {
@@ -54,7 +57,11 @@ int run(const std::vector<std::string>& args) {
 }
 
 // Does not throw where stderr cannot be written, as fmt's print does.
-void say(const std::string& sentence) { std::fputs(("titanium: " + sentence + "\n").c_str(), stderr); }
+void say(const std::string& sentence) {
+  std::string line = "titanium: " + sentence;
+  if (log_format() == LogFormat::kJson) line = to_json_line({.level = LogLevel::kError, .message = line});
+  std::fputs((line + "\n").c_str(), stderr);
+}
 
 int run_and_report(const std::vector<std::string>& args) {
   try {

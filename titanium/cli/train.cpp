@@ -86,8 +86,9 @@ void end_after_peer_failure(const std::string& line) {
   std::_Exit(1);
 }
 
-void show_log() {
-  if (output_is_shown()) log_to_stdout(log_level());
+void show_log(LogFormat format) {
+  set_log_rank(comm::read_environment().rank);
+  if (output_is_shown()) log_to_stdout(log_level(), format);
 }
 
 int run_train(Arguments args) {
@@ -102,6 +103,7 @@ int run_train(Arguments args) {
   std::signal(SIGUSR1, request_save);
   std::signal(SIGALRM, end_after_grace);
   const config::LoadedConfig loaded = config::load_config(args);
+  if (loaded.config.log.format == "json") show_log(LogFormat::kJson);
   grace_seconds = static_cast<unsigned>(loaded.config.checkpoint.grace_seconds);
   train::train(loaded, {stop_requested, end_after_peer_failure, /*on_built=*/nullptr, &save_requested});
   return 0;

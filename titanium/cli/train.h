@@ -1,6 +1,7 @@
 // titanium train
 #pragma once
 
+#include "titanium/base/log.h"
 #include "titanium/cli/commands.h"
 
 namespace titanium::cli {
@@ -8,7 +9,7 @@ namespace titanium::cli {
 int run_train(Arguments args);
 
 // The log goes to stdout if this rank's output is shown.
-void show_log();
+void show_log(LogFormat format = LogFormat::kText);
 // Ends the process without unwinding, because a rank that waits for a dead one cannot be woken.
 [[noreturn]] void end_after_peer_failure(const std::string& line);
 

@@ -27,6 +27,7 @@ config::LoadedConfig for_trials(config::LoadedConfig loaded, int64_t steps) {
   config.checkpoint.enable = false;
   config.validation.enable = false;
   config.metrics.enable_tensorboard = config.metrics.enable_jsonl = config.metrics.enable_wandb = false;
+  config.metrics.port = 0;
   config.job.save_config_file.reset();
   return loaded;
 }

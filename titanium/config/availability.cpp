@@ -13,7 +13,6 @@ namespace {
 using Condition = bool (*)(const JobConfig& config);
 
 bool always(const JobConfig&) { return true; }
-bool with_tensorboard(const JobConfig& c) { return c.metrics.enable_tensorboard; }
 bool when_recomputing(const JobConfig& c) { return c.activation_checkpoint.mode != "none"; }
 bool when_recomputing_by_operator(const JobConfig& c) {
   return c.activation_checkpoint.mode == "selective" && c.activation_checkpoint.selective_ac_option == "op";
@@ -35,8 +34,6 @@ constexpr Missing observer(std::string_view option, Condition condition = always
 constexpr Missing kMissing[] = {
     observer("profiling.enable_profiling"),
     observer("profiling.enable_memory_snapshot"),
-    observer("metrics.enable_wandb"),
-    observer("metrics.save_for_all_ranks", with_tensorboard),
     {"model.converters",
      [](const JobConfig& c) { return std::ranges::count(c.model.converters, "quantize.linear.mx") > 0; },
      "quantize.linear.mx is not available yet"},

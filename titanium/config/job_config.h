@@ -38,7 +38,15 @@ struct Metrics {
   std::string save_tb_folder = "tb";
   bool save_for_all_ranks = false;
   bool enable_wandb = false;
-  bool enable_jsonl = true;  // own
+  bool enable_jsonl = true;           // own
+  int64_t port = 0;                   // own; 0: no endpoint
+  std::string address = "127.0.0.1";  // own
+  int64_t stall_seconds = 600;        // own
+};
+
+// Own.
+struct Log {
+  std::string format = "text";
 };
 
 struct Model {
@@ -317,6 +325,7 @@ struct JobConfig {
   config::Job job;
   config::Profiling profiling;
   config::Metrics metrics;
+  config::Log log;
   config::Model model;
   config::Optimizer optimizer;
   config::LrScheduler lr_scheduler;

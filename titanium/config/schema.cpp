@@ -4,6 +4,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/config/flux_schema.h"
+#include "titanium/config/metrics_schema.h"
 
 namespace titanium::config {
 namespace {
@@ -37,21 +38,6 @@ void declare_profiling(Schema& schema) {
                    "Write snapshots of the GPU memory allocator.");
   profiling.option("save_memory_snapshot_folder", &Profiling::save_memory_snapshot_folder,
                    "Folder of the snapshots in job.dump_folder.");
-}
-
-void declare_metrics(Schema& schema) {
-  Section<Metrics> metrics(schema, "metrics", "Log lines and metric files.", &JobConfig::metrics);
-  metrics.option("log_freq", &Metrics::log_freq, "Steps between log lines.").at_least(1);
-  metrics.option("enable_tensorboard", &Metrics::enable_tensorboard, "Write TensorBoard event files.");
-  metrics.option("disable_color_printing", &Metrics::disable_color_printing, "Log lines without colours.");
-  metrics.option("save_tb_folder", &Metrics::save_tb_folder, "Folder of the event files in job.dump_folder.");
-  metrics.option("save_for_all_ranks", &Metrics::save_for_all_ranks,
-                 "Every rank writes metric files, not only the first that has the loss.");
-  metrics.option("enable_wandb", &Metrics::enable_wandb, "Send metrics to Weights & Biases.");
-  metrics
-      .option("enable_jsonl", &Metrics::enable_jsonl,
-              "Write one JSON object per logged step to metrics.jsonl in job.dump_folder.")
-      .own();
 }
 
 void declare_model(Schema& schema) {
@@ -581,11 +567,26 @@ void declare_debug(Schema& schema) {
 const Schema& schema() {
   static const Schema instance = [] {
     Schema schema;
-    for (const auto declare :
-         {declare_job, declare_profiling, declare_metrics, declare_model, declare_optimizer, declare_lr_scheduler,
-          declare_training, declare_parallelism, declare_checkpoint, declare_activation_checkpoint, declare_compile,
-          declare_quantize, declare_comm, declare_memory_estimation, declare_fault_tolerance, declare_experimental,
-          declare_validation, declare_debug, declare_flux}) {
+    for (const auto declare : {declare_job,
+                               declare_profiling,
+                               declare_metrics,
+                               declare_log,
+                               declare_model,
+                               declare_optimizer,
+                               declare_lr_scheduler,
+                               declare_training,
+                               declare_parallelism,
+                               declare_checkpoint,
+                               declare_activation_checkpoint,
+                               declare_compile,
+                               declare_quantize,
+                               declare_comm,
+                               declare_memory_estimation,
+                               declare_fault_tolerance,
+                               declare_experimental,
+                               declare_validation,
+                               declare_debug,
+                               declare_flux}) {
       declare(schema);
     }
     return schema;

@@ -40,7 +40,13 @@ void report(const Failure& failure, const LaunchOptions& options, const Writer& 
     return;
   }
   const bool with_last_lines = options.node_rank == 0 || options.node_rank == failure.node;
-  write(Stream::kErr, "titanium launch: " + failure.report(with_last_lines));
+  std::string text = "titanium launch: " + failure.report(with_last_lines);
+  if (options.log_format == LogFormat::kJson) {
+    text.pop_back();  // the newline
+    text =
+        to_json_line({.level = LogLevel::kError, .source = "launcher", .rank = failure.rank, .message = text}) + "\n";
+  }
+  write(Stream::kErr, text);
 }
 
 // The failure on which all nodes agree.

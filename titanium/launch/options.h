@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "titanium/base/log.h"
+
 namespace titanium::launch {
 
 struct LaunchOptions {
@@ -22,6 +24,7 @@ struct LaunchOptions {
   std::string run_id;             // empty: node 0 makes one up
   std::filesystem::path log_dir;  // empty: no log files
   std::set<int> shown_ranks = {0};
+  LogFormat log_format = LogFormat::kText;       // of what is shown
   std::chrono::seconds rendezvous_timeout{600};  // for all nodes to come
   std::chrono::seconds host_timeout{30};         // for node 0's host to be found and to answer as a launcher
 };

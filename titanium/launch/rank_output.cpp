@@ -1,6 +1,9 @@
 #include "titanium/launch/rank_output.h"
 
+#include <nlohmann/json.hpp>
+
 #include "titanium/base/error.h"
+#include "titanium/base/json.h"
 #include "titanium/base/thousands.h"
 
 namespace titanium::launch {
@@ -11,11 +14,24 @@ std::string describe_loss(int64_t bytes) {
                      with_thousands_separators(bytes));
 }
 
+// A line that is a record already.
+std::optional<nlohmann::ordered_json> parse_record(std::string_view line) {
+  if (!line.starts_with('{')) return std::nullopt;
+  try {
+    auto object = parse_ordered_json(line);
+    if (object.contains("message") && object.contains("rank")) return object;
+  } catch (const JsonError&) {
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-RankOutput::RankOutput(int rank, bool shown, const std::filesystem::path& log_folder, const Writer& write)
-    : prefix_(fmt::format("[rank{}]:", rank)),
+RankOutput::RankOutput(int rank, bool shown, const std::filesystem::path& log_folder, const Writer& write,
+                       LogFormat format)
+    : rank_(rank),
       shown_(shown),
+      format_(format),
       write_(write),
       out_(open(Stream::kOut, log_folder)),
       err_(open(Stream::kErr, log_folder)) {}
@@ -45,7 +61,22 @@ void RankOutput::finish() {
 void RankOutput::take_line(Stream stream, std::string_view line) {
   last_lines_.emplace_back(line);
   if (last_lines_.size() > kLastLines) last_lines_.pop_front();
-  if (shown_) write_(stream, fmt::format("{}{}\n", prefix_, line));
+  if (!shown_) return;
+  write_(stream, format_ == LogFormat::kJson ? as_json(stream, line) : fmt::format("[rank{}]:{}\n", rank_, line));
+}
+
+std::string RankOutput::as_json(Stream stream, std::string_view line) const {
+  if (auto object = parse_record(line)) {
+    if ((*object)["rank"].is_null()) (*object)["rank"] = rank_;
+    return object->dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  }
+  const bool nccl = line.find(" NCCL ") != std::string_view::npos;
+  const bool warns = stream == Stream::kErr || line.find(" NCCL WARN ") != std::string_view::npos;
+  const std::string_view source = nccl ? "nccl" : stream == Stream::kOut ? "stdout" : "stderr";
+  const LogLevel level = line.starts_with("titanium: ") ? LogLevel::kError
+                         : warns                        ? LogLevel::kWarning
+                                                        : LogLevel::kInfo;
+  return to_json_line({.level = level, .source = source, .rank = rank_, .message = line}) + "\n";
 }
 
 }  // namespace titanium::launch

@@ -20,8 +20,10 @@ class RankOutput {
   static constexpr size_t kLastLines = 20;
 
   // Appends to `log_folder`/stdout.log and stderr.log, which it makes; an empty path keeps no log. Only a `shown`
-  // rank's lines go to `write`, each with `[rank3]:` in front. Throws Error when a log cannot be opened.
-  RankOutput(int rank, bool shown, const std::filesystem::path& log_folder, const Writer& write);
+  // rank's lines go to `write`, each with `[rank3]:` in front, or as the JSON object that it is or is put into
+  // (base/log.h). Throws Error when a log cannot be opened.
+  RankOutput(int rank, bool shown, const std::filesystem::path& log_folder, const Writer& write,
+             LogFormat format = LogFormat::kText);
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
 
@@ -40,9 +42,11 @@ class RankOutput {
 
   Channel open(Stream stream, const std::filesystem::path& log_folder);
   void take_line(Stream stream, std::string_view line);
+  std::string as_json(Stream stream, std::string_view line) const;
 
-  std::string prefix_;
+  int rank_;
   bool shown_;
+  LogFormat format_;
   const Writer& write_;
   std::deque<std::string> last_lines_;
   Channel out_;

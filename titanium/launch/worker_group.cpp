@@ -48,7 +48,8 @@ WorkerGroup::WorkerGroup(const LaunchOptions& options, const comm::Environment& 
     : options_(options), node_(node), signals_(signals), supervisor_(options.processes) {
   for (int local_rank = 0; local_rank < options.processes; ++local_rank) {
     const int rank = node.rank + local_rank;
-    outputs_.emplace_back(rank, options.shown_ranks.contains(rank), log_folder(options, node, rank), write);
+    outputs_.emplace_back(rank, options.shown_ranks.contains(rank), log_folder(options, node, rank), write,
+                          options.log_format);
   }
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   const std::vector<std::string> inherited = inherited_environment();

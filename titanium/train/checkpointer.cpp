@@ -80,8 +80,11 @@ std::map<std::string, std::string> facts_of(const TrainState& run, int64_t step)
 
 }  // namespace
 
-Checkpointer::Checkpointer(TrainState& run, std::function<void()> before_writing)
-    : run_(run), before_writing_(std::move(before_writing)), root_(checkpoint_root(run.config)) {
+Checkpointer::Checkpointer(TrainState& run, std::function<void()> before_writing, OnSaved on_saved)
+    : run_(run),
+      before_writing_(std::move(before_writing)),
+      on_saved_(std::move(on_saved)),
+      root_(checkpoint_root(run.config)) {
   const config::Checkpoint& options = run.config.checkpoint;
   if (!options.enable || options.load_only) return;
   group_ = make_group(*run.world, options);
@@ -153,7 +156,12 @@ void Checkpointer::save_model(int64_t step) {
   write(state, step);
 }
 
+void Checkpointer::report_saved(int64_t step, std::chrono::steady_clock::time_point begin) const {
+  if (on_saved_) on_saved_(step, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
+
 void Checkpointer::save_hugging_face() {
+  const auto begin = std::chrono::steady_clock::now();
   const Dtype dtype = export_dtype().value_or(parse_dtype(run_.config.training.dtype));
   const auto whole = run_.model->whole();
   const models::HuggingFaceExport out(*whole, dtype, run_.config.model.hf_assets_path);
@@ -171,6 +179,7 @@ void Checkpointer::save_hugging_face() {
              return std::string();
            },
        .complete = [&](const fs::path& folder, const std::vector<std::string>&) { out.seal(folder); }});
+  report_saved(run_.step, begin);
 }
 
 void Checkpointer::save_seed() {
@@ -190,6 +199,7 @@ StateDict Checkpointer::full_state() {
 }
 
 void Checkpointer::write(const StateDict& state, int64_t step) {
+  const auto begin = std::chrono::steady_clock::now();
   checkpoint::save_together(
       *group_, root_, step,
       {.write =
@@ -204,6 +214,7 @@ void Checkpointer::write(const StateDict& state, int64_t step) {
              }
              publish_dcp(folder, parts, facts_of(run_, step));
            }});
+  report_saved(step, begin);
 }
 
 void Checkpointer::remove_old() {

@@ -1,6 +1,7 @@
 // Saves a run as [checkpoint] says.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <future>
 
@@ -14,8 +15,10 @@ class Checkpointer {
  public:
   // `run` outlives it. Without checkpoint.enable, or with load_only, nothing is ever saved. Fills `run.staging` if
   // checkpoints are written in the background. `before_writing` is called on the thread that writes in the background,
-  // before it reads anything.
-  explicit Checkpointer(TrainState& run, std::function<void()> before_writing = {});
+  // before it reads anything; `on_saved` on a thread that has saved a checkpoint, with its step and how long writing it
+  // took.
+  using OnSaved = std::function<void(int64_t step, double seconds)>;
+  explicit Checkpointer(TrainState& run, std::function<void()> before_writing = {}, OnSaved on_saved = {});
 
   // Why a checkpoint is due after a step.
   struct Reasons {
@@ -39,6 +42,7 @@ class Checkpointer {
   std::optional<Dtype> export_dtype() const;
   void save_model(int64_t step);
   void save_hugging_face();
+  void report_saved(int64_t step, std::chrono::steady_clock::time_point begin) const;
   checkpoint::StateDict full_state();
   void write(const checkpoint::StateDict& state, int64_t step);
   void remove_old();
@@ -46,6 +50,7 @@ class Checkpointer {
 
   TrainState& run_;
   std::function<void()> before_writing_;
+  OnSaved on_saved_;
   std::filesystem::path root_;
   comm::GroupPtr group_;  // of its own, because a thread of its own uses it
   std::future<void> background_, removal_;

@@ -1,9 +1,12 @@
 #include "titanium/train/trainer.h"
 
+#include <cstdlib>
+
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/base/heap.h"
 #include "titanium/base/log.h"
+#include "titanium/base/terminal.h"
 #include "titanium/config/dump.h"
 #include "titanium/models/model_converters.h"
 #include "titanium/tensor/cuda_backend.h"
@@ -12,6 +15,7 @@
 #include "titanium/train/checkpointer.h"
 #include "titanium/train/report/metrics.h"
 #include "titanium/train/report/peak_flops.h"
+#include "titanium/train/report/run_observer.h"
 #include "titanium/train/report/step_logger.h"
 #include "titanium/train/start_world.h"
 #include "titanium/train/validate.h"
@@ -30,19 +34,43 @@ void announce(const config::LoadedConfig& loaded) {
   }
 }
 
-MetricsOptions metrics_options(const TrainState& run, const MemoryMonitor& monitor) {
+// The first rank that makes the loss.
+bool is_metrics_rank(const TrainState& run) {
+  const int64_t ranks_per_stage = run.world->size() / run.mesh->size("pp");
+  return run.world->rank() == ranks_per_stage * run.executor->loss_rank();
+}
+
+observe::RunStart describe_start(const comm::Environment& ranks, const ModelPlan& plan, const MemoryMonitor& monitor) {
+  observe::RunStart start;
+  start.restarts = ranks.restart_count;
+  start.world_size = ranks.world_size;
+  start.layout = describe(plan.dims);
+  start.device = monitor.capacity_line();
+  start.versions = library_versions();
+  start.planned_memory_gib = static_cast<double>(plan.memory.total()) / (1 << 30);
+  if (plan.pipeline) start.pipeline = plan.pipeline->table;
+  return start;
+}
+
+MetricsOptions metrics_options(const config::LoadedConfig& loaded, const TrainState& run, const MemoryMonitor& monitor,
+                               RunObserver& observer) {
   const config::Metrics& metrics = run.config.metrics;
   MetricsOptions options;
   options.log_freq = metrics.log_freq;
-  options.color = !metrics.disable_color_printing;
+  options.color = !metrics.disable_color_printing && colors_are_wanted() && log_format() == LogFormat::kText;
   options.enable_tensorboard = metrics.enable_tensorboard;
   options.enable_jsonl = metrics.enable_jsonl;
   options.dump_folder = run.config.job.dump_folder;
   options.save_tb_folder = metrics.save_tb_folder;
   options.resumed_step = run.step;
-  // The first rank that makes the loss.
-  const int64_t ranks_per_stage = run.world->size() / run.mesh->size("pp");
-  options.is_metrics_rank = run.world->rank() == ranks_per_stage * run.executor->loss_rank();
+  options.is_metrics_rank = is_metrics_rank(run);
+  options.save_for_all_ranks = metrics.save_for_all_ranks;
+  options.rank = run.world->rank();
+  options.observer = &observer;
+  if (metrics.enable_wandb) {
+    options.wandb = observe::read_wandb_settings([](const char* name) { return std::getenv(name); });
+    options.config_json = config::to_json(loaded);
+  }
   options.non_data_parallel_size = run.mesh->dims().non_data_parallel_size();
   options.flops_per_token = run.task->flops_per_token();
   if (run.device.is_cuda()) {
@@ -70,9 +98,21 @@ void lower_timeout(const TrainState& run) {
   run.world->set_timeout(std::chrono::seconds(seconds));
 }
 
+// The process ends in the callback, so what is known of the failure is kept before; two ranks are enough for that.
+std::function<void(const std::string&)> on_peer_failure(const JobConfig& config, const comm::Environment& ranks,
+                                                        const TrainCallbacks& callbacks) {
+  const bool keeps = config.metrics.enable_jsonl && ranks.rank < 2;
+  return [keeps, folder = config.job.dump_folder, rank = ranks.rank, &callbacks](const std::string& line) {
+    if (keeps) observe::append_run_error(folder, rank, line);
+    callbacks.on_peer_failure(line);
+  };
+}
+
 bool take(std::atomic<bool>* request) { return request != nullptr && request->exchange(false); }
 
-void train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer& checkpointer, const TrainCallbacks& callbacks) {
+// How the run ended: after its last step or its data, or because somebody asked.
+observe::RunEnd train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer& checkpointer, RunObserver& observer,
+                                 const TrainCallbacks& callbacks) {
   const config::Validation& validation = run.config.validation;
   const auto validation_data = validation.enable ? run.task->validation_data() : nullptr;
   const int64_t first_step = run.step + 1;
@@ -86,6 +126,8 @@ void train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer& checkpoin
       checkpointer.after_step({.stopping = true});
       break;
     }
+    observer.step_finished(run.step);
+    set_log_step(run.step);
     if (run.step == first_step) lower_timeout(run);
     logger.add(*report);
     if (run.step == first_step) logger.flush();  // soon seen to work
@@ -100,11 +142,12 @@ void train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer& checkpoin
     checkpointer.after_step(reasons);
     if (stopping) {
       log_warning("Stopped by a signal after step {}", run.step);
-      return;
+      return observe::RunEnd::kStopped;
     }
   }
   logger.flush();
   log_info("Training completed");
+  return observe::RunEnd::kCompleted;
 }
 
 }  // namespace
@@ -124,29 +167,39 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
   if (device.is_cuda()) choose_cuda_allocator();
   MemoryMonitor monitor(device);
   log_info("{}", monitor.capacity_line());
-  const std::shared_ptr<comm::World> world = start_world(config, ranks, device, callbacks.on_peer_failure);
+  const std::shared_ptr<comm::World> world =
+      start_world(config, ranks, device, on_peer_failure(config, ranks, callbacks));
   const auto failing_together = [&](const auto& part) {
     try {
       return part();
     } catch (const std::exception& error) {
       dump_flight_recorder(config, ranks.rank);
+      if (config.metrics.enable_jsonl) observe::append_run_error(config.job.dump_folder, ranks.rank, error.what());
       world->report_failure(error.what());  // before anything is torn down that could wait for a peer
       throw;
     }
   };
+  observe::RunStart start;
   TrainState run = failing_together([&] {
     RunCheck check = check_run(config, ranks.world_size, {ranks.rank});
     refuse_problems(check);
     models::check_converters(config, device);
+    start = describe_start(ranks, check.plans[0], monitor);
     return build_train_state(config, device, world, std::move(check.plans[0]));
   });
   failing_together([&] {
     if (callbacks.on_built) callbacks.on_built(run);
-    Checkpointer checkpointer(run);
-    if (config.checkpoint.create_seed_checkpoint) return checkpointer.save_seed();
-    Metrics metrics(metrics_options(run, monitor), real_sources(monitor));
-    train_to_the_end(run, metrics, checkpointer, callbacks);
+    start.step = run.step;
+    const bool seed_only = config.checkpoint.create_seed_checkpoint;
+    RunObserver observer(loaded, start, is_metrics_rank(run) && !seed_only);
+    Checkpointer checkpointer(run, /*before_writing=*/{},
+                              [&](int64_t step, double seconds) { observer.checkpoint_saved(step, seconds); });
+    if (seed_only) return checkpointer.save_seed();
+    Metrics metrics(metrics_options(loaded, run, monitor, observer), real_sources(monitor));
+    const observe::RunEnd how = train_to_the_end(run, metrics, checkpointer, observer, callbacks);
     checkpointer.finish();
+    metrics.finish();
+    observer.ended(run.step, how);
   });
 }
 

@@ -17,18 +17,18 @@ TEST(Availability, ShippedDebugModelIsAvailable) {
 
 TEST(Availability, EachMissingOptionIsNamedWithItsValue) {
   EXPECT_EQ(
-      missing({"--fault_tolerance.enable", "--metrics.enable_wandb", "--model.converters=quantize.linear.mx",
+      missing({"--fault_tolerance.enable", "--model.print_after_conversion", "--model.converters=quantize.linear.mx",
                "--activation_checkpoint.mode=memory_budget", "--activation_checkpoint.visualize_memory_budget_pareto"}),
-      (Args{"not available yet: metrics.enable_wandb = true",
-            "not available yet: model.converters = [\"quantize.linear.mx\"]",
+      (Args{"not available yet: model.converters = [\"quantize.linear.mx\"]",
+            "not available yet: model.print_after_conversion = true",
             "not available yet: activation_checkpoint.visualize_memory_budget_pareto = true",
             "not available yet: fault_tolerance.enable = true"}));
 }
 
 TEST(Availability, OptionsThatOnlyObserveMatterToARunAndNotToAPlan) {
-  const LoadedConfig loaded =
-      load_config(Args{"--profiling.enable_profiling", "--metrics.enable_wandb", "--activation_checkpoint.mode=full",
-                       "--activation_checkpoint.debug", "--fault_tolerance.enable"});
+  const LoadedConfig loaded = load_config(Args{"--profiling.enable_profiling", "--model.print_after_conversion",
+                                               "--activation_checkpoint.mode=full", "--activation_checkpoint.debug",
+                                               "--fault_tolerance.enable"});
   EXPECT_EQ(unavailable_options(loaded).size(), 4U);
   EXPECT_EQ(unavailable_options(loaded, Purpose::kPlan), Args{"not available yet: fault_tolerance.enable = true"});
 }

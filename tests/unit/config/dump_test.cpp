@@ -47,6 +47,7 @@ Value other_value(const Option& option) {
       "block_causal",
       "qwen3",
       "quantize.linear.mx",
+      "json",
   };
   for (const Value& candidate : candidates) {
     JobConfig config;

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/file_size_limit.h"
 #include "tests/support/test_folder.h"
@@ -29,6 +30,32 @@ TEST(RankOutput, EveryLineGetsThePrefixOfItsRank) {
   output.finish();
   EXPECT_EQ(shown.out, "[rank3]:first\n[rank3]:second\n[rank3]:\n[rank3]:last\n");
   EXPECT_EQ(shown.err, "[rank3]:problem\n");
+}
+
+TEST(RankOutput, LinesInJsonAreHandedOnAndAllOthersPutIntoObjects) {
+  Shown shown;
+  const Writer writer = shown.writer();
+  RankOutput output(3, /*shown=*/true, "", writer, LogFormat::kJson);
+  const auto last = [](const std::string& text) {
+    return nlohmann::json::parse(text.substr(text.rfind('\n', text.size() - 2) + 1));
+  };
+  output.receive(Stream::kOut, R"({"level": "INFO", "rank": 3, "step": 7, "message": "hi"})"
+                               "\n");
+  EXPECT_EQ(shown.out, R"({"level":"INFO","rank":3,"step":7,"message":"hi"})"
+                       "\n");
+  output.receive(Stream::kErr, R"({"level": "ERROR", "rank": null, "message": "titanium: no"})"
+                               "\n");
+  EXPECT_EQ(shown.err, R"({"level":"ERROR","rank":3,"message":"titanium: no"})"
+                       "\n");
+  output.receive(Stream::kOut, "node:1:2 [0] NCCL WARN \x1b[31mslow\x1b[0m\n");
+  const auto nccl = last(shown.out);
+  EXPECT_EQ(nccl["source"], "nccl");
+  EXPECT_EQ(nccl["level"], "WARNING");
+  EXPECT_EQ(nccl["rank"], 3);
+  EXPECT_EQ(nccl["message"], "node:1:2 [0] NCCL WARN slow");
+  output.receive(Stream::kErr, "{\xff no JSON\n");
+  EXPECT_EQ(last(shown.err)["message"], "{\ufffd no JSON");
+  EXPECT_EQ(last(shown.err)["source"], "stderr");
 }
 
 TEST(RankOutput, ARankThatIsNotShownKeepsItsLogAndItsLastLines) {

@@ -204,11 +204,15 @@ TEST(MetricsJsonl, HasAllKeysWithNineDigits) {
                .memory_gib = 0.125,
                .memory_active_gib = 0.1,
                .tokens = 12'345'678'901,
-               .time_s = 1.5});
+               .time_s = 1.5,
+               .step_s = 0.25,
+               .data_wait_percent = 12.5,
+               .unix_s = 1234567890.25});
   EXPECT_EQ(read_file(path, "metrics"),
             R"({"step": 7, "loss": 0.333333333, "max_loss": null, "grad_norm": 123456789, "lr": 0.0008, "tps": 10000, )"
             R"("tflops": 2.5, "mfu": null, "memory_gib": 0.125, "memory_active_gib": 0.1, )"
-            R"("tokens": 12345678901, "time_s": 1.5})"
+            R"("tokens": 12345678901, "time_s": 1.5, "step_s": 0.25, "data_wait_percent": 12.5, )"
+            R"("unix_s": 1234567890.250})"
             "\n");
 }
 
@@ -253,29 +257,6 @@ TEST(MetricsJsonl, AFullDiskDoesNotEndTheRunAndLosesNothing) {
   EXPECT_EQ(lines[1]["step"], 2);
   EXPECT_EQ(lines[2]["step"], 3);
 }
-
-TEST(EventFile, AFullDiskDoesNotEndTheRunAndLosesNothing) {
-  const auto write = [](const fs::path& folder, bool disk_is_full) {
-    EventFile events(folder);
-    const Scalar scalar{"loss", 2.5};
-    {
-      std::optional<test::FileSizeLimit> full;
-      if (disk_is_full) full.emplace(fs::file_size(events.path()) + 10);
-      EXPECT_NO_THROW(events.write(1, {&scalar, 1}));
-    }
-    events.write(2, {&scalar, 1});
-    return fs::file_size(events.path());
-  };
-  const fs::path folder = test_folder();
-  EXPECT_EQ(write(folder / "full", true), write(folder / "whole", false));
-}
-
-TEST(EventFile, ChecksumIsCastagnolis) {
-  EXPECT_EQ(crc32c("123456789"), 0xe3069283U);
-  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aaU);
-}
-
-TEST(EventFile, FolderThatCannotBeMadeIsAnError) { EXPECT_THROW(EventFile("/proc/no/such/folder"), Error); }
 
 TEST(MemoryMonitor, CpuPeakFollowsTheProcess) {
   MemoryMonitor monitor(at::kCPU);

@@ -11,11 +11,25 @@
 namespace titanium::train {
 namespace {
 
-std::filesystem::path tensorboard_folder(const MetricsOptions& options) {
+using observe::Scalar;
+
+// That of TensorBoard files and of the Weights & Biases run, as torchtitan has it.
+std::filesystem::path writers_folder(const MetricsOptions& options) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   ::localtime_r(&now, &local);
-  return options.dump_folder / options.save_tb_folder / fmt::format("{:%Y%m%d-%H%M}", local);
+  const auto folder = options.dump_folder / options.save_tb_folder / fmt::format("{:%Y%m%d-%H%M}", local);
+  return options.save_for_all_ranks ? folder / fmt::format("rank_{}", options.rank) : folder;
+}
+
+// Where the id of the Weights & Biases run is kept for the next start.
+std::filesystem::path id_file(const MetricsOptions& options) {
+  return options.dump_folder /
+         (options.save_for_all_ranks ? fmt::format("wandb_run_id.rank_{}", options.rank) : std::string("wandb_run_id"));
+}
+
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 void add_experts(const std::vector<ExpertBalance>& layers, std::vector<Scalar>& scalars) {
@@ -38,15 +52,36 @@ MetricsSources real_sources(MemoryMonitor& monitor) {
 
 Metrics::Metrics(const MetricsOptions& options, MetricsSources sources)
     : options_(options), sources_(std::move(sources)), colors_(options.color ? kColors : kNoColors) {
-  if (options.enable_jsonl && options.is_metrics_rank) {
-    jsonl_ = std::make_unique<MetricsJsonl>(options.dump_folder / "metrics.jsonl", options.resumed_step);
+  open_files();
+  start();
+}
+
+void Metrics::open_files() {
+  const auto open_jsonl = [&](const std::filesystem::path& path) {
+    return std::make_unique<MetricsJsonl>(path, options_.resumed_step);
+  };
+  if (options_.enable_jsonl && options_.is_metrics_rank) jsonl_ = open_jsonl(options_.dump_folder / "metrics.jsonl");
+  if (options_.enable_jsonl && options_.save_for_all_ranks) {
+    rank_jsonl_ = open_jsonl(options_.dump_folder / "metrics_by_rank" / fmt::format("rank_{}.jsonl", options_.rank));
   }
-  if (options.enable_tensorboard && options.is_metrics_rank) {
-    const std::filesystem::path folder = tensorboard_folder(options);
-    events_ = std::make_unique<EventFile>(folder);
+  if (!options_.is_metrics_rank && !options_.save_for_all_ranks) return;
+  const std::filesystem::path folder = writers_folder(options_);
+  if (options_.wandb && options_.wandb->enabled) {
+    auto run = std::make_unique<observe::WandbRun>(folder, *options_.wandb, options_.config_json, options_.resumed_step,
+                                                   id_file(options_));
+    log_info("WandB logging enabled");
+    log_info("The run {} is written offline. Upload it with: wandb sync {}", run->id(), run->folder().string());
+    wandb_ = run.get();
+    writers_.push_back(std::move(run));
+  }
+  if (options_.enable_tensorboard) {
+    writers_.push_back(std::make_unique<observe::EventFile>(folder));
     log_info("TensorBoard logging enabled. Logs will be saved at {}", folder.string());
   }
-  start();
+}
+
+void Metrics::finish() {
+  if (wandb_ != nullptr) wandb_->finish();
 }
 
 void Metrics::start() {
@@ -75,52 +110,93 @@ double Metrics::tokens_per_second(int64_t tokens, double seconds) const {
   return static_cast<double>(tokens) / (seconds * static_cast<double>(options_.non_data_parallel_size));
 }
 
-void Metrics::log(const StepResults& results, const IntervalCounts& counts) {
-  const double seconds = results.finished - interval_.begin;
-  const double tps = tokens_per_second(counts.tokens, seconds);
-  const double flops = options_.flops_per_token * tps;
-  const double tflops = flops / 1e12;
-  const auto mfu = options_.peak_flops ? std::optional(100 * flops / *options_.peak_flops) : std::nullopt;
+Metrics::Rates Metrics::rates(const StepResults& results, const IntervalCounts& counts) const {
+  Rates rates{.seconds = results.finished - interval_.begin};
+  rates.tps = tokens_per_second(counts.tokens, rates.seconds);
+  const double flops = options_.flops_per_token * rates.tps;
+  rates.tflops = flops / 1e12;
+  if (options_.peak_flops) rates.mfu = 100 * flops / *options_.peak_flops;
+  rates.data_wait_percent = 100 * counts.loading_seconds / rates.seconds;
+  return rates;
+}
+
+std::vector<Scalar> Metrics::scalars(const StepResults& results, const IntervalCounts& counts,
+                                     const Rates& rates) const {
   const MemoryPeak& memory = counts.memory;
+  const double fetches = std::max<double>(1, static_cast<double>(counts.fetches));
+  std::vector<Scalar> scalars = {
+      {"loss_metrics/global_avg_loss", results.loss},
+      {"loss_metrics/global_max_loss", results.max_loss},
+      {"grad_norm", results.grad_norm},
+      {"throughput(tps)", rates.tps},
+      {"tflops", rates.tflops},
+      {"time_metrics/end_to_end(s)", rates.seconds / static_cast<double>(options_.log_freq)},
+      {"time_metrics/data_loading(s)", counts.loading_seconds / fetches},
+      {"time_metrics/data_loading(%)", rates.data_wait_percent},
+      {"memory/max_active(GiB)", memory.max_active_gib},
+      {"memory/max_active(%)", memory.max_active_percent},
+      {"memory/max_reserved(GiB)", memory.max_reserved_gib},
+      {"memory/max_reserved(%)", memory.max_reserved_percent},
+      {"memory/num_alloc_retries", static_cast<double>(memory.alloc_retries)},
+      {"memory/num_ooms", static_cast<double>(memory.ooms)},
+      {"n_tokens_seen", static_cast<double>(results.tokens_seen)},
+      {"lr", results.lr},
+  };
+  if (rates.mfu) scalars.push_back({"mfu(%)", *rates.mfu});
+  add_experts(results.experts, scalars);
+  return scalars;
+}
+
+void Metrics::log(const StepResults& results, const IntervalCounts& counts) {
+  const Rates rates = this->rates(results, counts);
   log_info("{}", step_line({.step = results.step,
                             .loss = results.loss,
                             .grad_norm = results.grad_norm,
-                            .memory_gib = memory.max_reserved_gib,
-                            .memory_percent = memory.max_reserved_percent,
-                            .tps = tps,
-                            .tflops = tflops,
-                            .mfu = mfu},
+                            .memory_gib = counts.memory.max_reserved_gib,
+                            .memory_percent = counts.memory.max_reserved_percent,
+                            .tps = rates.tps,
+                            .tflops = rates.tflops,
+                            .mfu = rates.mfu},
                            colors_));
-  if (events_) {
-    const double fetches = std::max<double>(1, static_cast<double>(counts.fetches));
-    std::vector<Scalar> scalars = {
-        {"loss_metrics/global_avg_loss", results.loss},
-        {"loss_metrics/global_max_loss", results.max_loss},
-        {"grad_norm", results.grad_norm},
-        {"throughput(tps)", tps},
-        {"tflops", tflops},
-        {"time_metrics/end_to_end(s)", seconds / static_cast<double>(options_.log_freq)},
-        {"time_metrics/data_loading(s)", counts.loading_seconds / fetches},
-        {"time_metrics/data_loading(%)", 100 * counts.loading_seconds / seconds},
-        {"memory/max_active(GiB)", memory.max_active_gib},
-        {"memory/max_active(%)", memory.max_active_percent},
-        {"memory/max_reserved(GiB)", memory.max_reserved_gib},
-        {"memory/max_reserved(%)", memory.max_reserved_percent},
-        {"memory/num_alloc_retries", static_cast<double>(memory.alloc_retries)},
-        {"memory/num_ooms", static_cast<double>(memory.ooms)},
-        {"n_tokens_seen", static_cast<double>(results.tokens_seen)},
-        {"lr", results.lr},
-    };
-    if (mfu) scalars.push_back({"mfu(%)", *mfu});
-    add_experts(results.experts, scalars);
-    events_->write(results.step, scalars);
+  if (!writers_.empty()) {
+    const std::vector<Scalar> values = scalars(results, counts, rates);
+    for (const auto& writer : writers_) writer->write(results.step, values);
   }
-  if (jsonl_) {
-    jsonl_->write({results.step, results.loss, results.max_loss, results.grad_norm, results.lr, tps, tflops, mfu,
-                   memory.max_reserved_gib, memory.max_active_gib, results.tokens_seen, results.finished - started_,
-                   results.experts});
-  }
+  write_records(results, counts, rates);
   interval_.begin = results.finished;
+  last_logged_ = results.step;
+}
+
+void Metrics::write_records(const StepResults& results, const IntervalCounts& counts, const Rates& rates) {
+  const int64_t steps = std::max<int64_t>(1, results.step - std::max(last_logged_, options_.resumed_step));
+  const JsonlRecord record{.step = results.step,
+                           .loss = results.loss,
+                           .max_loss = results.max_loss,
+                           .grad_norm = results.grad_norm,
+                           .lr = results.lr,
+                           .tps = rates.tps,
+                           .tflops = rates.tflops,
+                           .mfu = rates.mfu,
+                           .memory_gib = counts.memory.max_reserved_gib,
+                           .memory_active_gib = counts.memory.max_active_gib,
+                           .tokens = results.tokens_seen,
+                           .time_s = results.finished - started_,
+                           .step_s = rates.seconds / static_cast<double>(steps),
+                           .data_wait_percent = rates.data_wait_percent,
+                           .unix_s = unix_seconds(),
+                           .experts = results.experts};
+  if (jsonl_) jsonl_->write(record);
+  if (rank_jsonl_) rank_jsonl_->write(record);
+  if (options_.observer == nullptr) return;
+  options_.observer->logged({.step = results.step,
+                             .loss = results.loss,
+                             .grad_norm = results.grad_norm,
+                             .lr = results.lr,
+                             .tps = rates.tps,
+                             .mfu = rates.mfu,
+                             .memory_gib = counts.memory.max_reserved_gib,
+                             .data_wait_percent = rates.data_wait_percent,
+                             .tokens = results.tokens_seen});
 }
 
 void Metrics::begin_validation() {
@@ -137,7 +213,7 @@ void Metrics::log_validation(int64_t step, double loss) {
                                   .memory_percent = memory.max_reserved_percent,
                                   .tps = tps},
                                  colors_));
-  if (events_) {
+  if (!writers_.empty()) {
     const std::vector<Scalar> scalars = {
         {"validation_metrics/loss", loss},
         {"validation_metrics/throughput(tps)", tps},
@@ -146,8 +222,9 @@ void Metrics::log_validation(int64_t step, double loss) {
         {"validation_metrics/memory/max_reserved(GiB)", memory.max_reserved_gib},
         {"validation_metrics/memory/max_reserved(%)", memory.max_reserved_percent},
     };
-    events_->write(step, scalars);
+    for (const auto& writer : writers_) writer->write(step, scalars);
   }
+  if (options_.observer != nullptr) options_.observer->validated(step, loss, tps);
   const double validation_began = interval_.begin;
   begin_interval();
   training_.begin += interval_.begin - validation_began;

@@ -7,11 +7,13 @@
 #include <optional>
 #include <string>
 
-#include "titanium/train/report/event_file.h"
+#include "titanium/observe/event_file.h"
+#include "titanium/observe/wandb_run.h"
 #include "titanium/train/report/expert_balance.h"
 #include "titanium/train/report/memory_monitor.h"
 #include "titanium/train/report/metrics_jsonl.h"
 #include "titanium/train/report/metrics_line.h"
+#include "titanium/train/report/run_observer.h"
 
 namespace titanium::train {
 
@@ -22,8 +24,13 @@ struct MetricsOptions {
   std::filesystem::path dump_folder = "outputs";
   std::string save_tb_folder = "tb";
   bool enable_jsonl = true;
-  bool is_metrics_rank = true;  // this rank writes metrics.jsonl and TensorBoard files
-  int64_t resumed_step = 0;     // the last step of the checkpoint that the run goes on from
+  std::optional<observe::WandbSettings> wandb = std::nullopt;  // none: no Weights & Biases run
+  std::string config_json = "{}";                              // for that run
+  bool is_metrics_rank = true;                                 // this rank writes metric files
+  bool save_for_all_ranks = false;                             // and so do all others, in folders of their own
+  int rank = 0;
+  RunObserver* observer = nullptr;  // outlives the metrics; may be null
+  int64_t resumed_step = 0;         // the last step of the checkpoint that the run goes on from
   double flops_per_token = 0;
   std::optional<double> peak_flops = std::nullopt;  // of the device; none on a CPU, which claims no MFU
   int64_t non_data_parallel_size = 1;               // ranks that share one rank's tokens: cp * tp * pp
@@ -62,6 +69,8 @@ class Metrics {
  public:
   // Opens the files. Throws Error when that fails.
   Metrics(const MetricsOptions& options, MetricsSources sources);
+  // The run has ended well; Weights & Biases distinguishes that.
+  void finish();
 
   // Call right before the first step: what came before (building, loading) counts in no rate.
   void start();
@@ -89,14 +98,29 @@ class Metrics {
     double begin = 0;
     IntervalCounts counts;
   };
+  // What a log step comes to.
+  struct Rates {
+    double seconds = 0;  // since the last one
+    double tps = 0;
+    double tflops = 0;
+    std::optional<double> mfu;
+    double data_wait_percent = 0;
+  };
+  void open_files();
+  Rates rates(const StepResults& results, const IntervalCounts& counts) const;
   double tokens_per_second(int64_t tokens, double seconds) const;
+  std::vector<observe::Scalar> scalars(const StepResults& results, const IntervalCounts& counts,
+                                       const Rates& rates) const;
+  void write_records(const StepResults& results, const IntervalCounts& counts, const Rates& rates);
   void begin_interval();
 
   MetricsOptions options_;
   MetricsSources sources_;
   const Colors& colors_;
-  std::unique_ptr<EventFile> events_;
-  std::unique_ptr<MetricsJsonl> jsonl_;
+  std::vector<std::unique_ptr<observe::ScalarWriter>> writers_;
+  observe::WandbRun* wandb_ = nullptr;  // one of the writers
+  std::unique_ptr<MetricsJsonl> jsonl_, rank_jsonl_;
+  int64_t last_logged_ = 0;
   double started_ = 0;
   Interval interval_;
   Interval training_;  // set aside during validation

@@ -52,13 +52,15 @@ MetricsJsonl::MetricsJsonl(const std::filesystem::path& path, int64_t resumed_st
 }
 
 void MetricsJsonl::write(const JsonlRecord& record) {
-  file_->append(fmt::format(
-      R"({{"step": {}, "loss": {}, "max_loss": {}, "grad_norm": {}, "lr": {}, "tps": {}, "tflops": {}, )"
-      R"("mfu": {}, "memory_gib": {}, "memory_active_gib": {}, "tokens": {}, "time_s": {}{}}})"
-      "\n",
-      record.step, number(record.loss), number(record.max_loss), number(record.grad_norm), number(record.lr),
-      number(record.tps), number(record.tflops), number(record.mfu), number(record.memory_gib),
-      number(record.memory_active_gib), record.tokens, number(record.time_s), experts(record.experts)));
+  file_->append(
+      fmt::format(R"({{"step": {}, "loss": {}, "max_loss": {}, "grad_norm": {}, "lr": {}, "tps": {}, "tflops": {}, )"
+                  R"("mfu": {}, "memory_gib": {}, "memory_active_gib": {}, "tokens": {}, "time_s": {}, )"
+                  R"("step_s": {}, "data_wait_percent": {}, "unix_s": {:.3f}{}}})"
+                  "\n",
+                  record.step, number(record.loss), number(record.max_loss), number(record.grad_norm),
+                  number(record.lr), number(record.tps), number(record.tflops), number(record.mfu),
+                  number(record.memory_gib), number(record.memory_active_gib), record.tokens, number(record.time_s),
+                  number(record.step_s), number(record.data_wait_percent), record.unix_s, experts(record.experts)));
 }
 
 }  // namespace titanium::train

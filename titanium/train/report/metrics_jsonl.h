@@ -23,6 +23,9 @@ struct JsonlRecord {
   double memory_active_gib = 0;              // of it, in tensors
   int64_t tokens = 0;                        // seen by all ranks since the first step
   double time_s = 0;                         // since this process began to train
+  double step_s = 0;                         // mean of the steps since the last record
+  double data_wait_percent = 0;              // of the time since then
+  double unix_s = 0;                         // when it was written
   std::vector<ExpertBalance> experts = {};   // left out where there are none
 };
 

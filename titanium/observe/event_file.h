@@ -4,28 +4,22 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <span>
-#include <string>
 #include <string_view>
 
 #include "titanium/base/growing_file.h"
+#include "titanium/observe/scalar_writer.h"
 
-namespace titanium::train {
-
-struct Scalar {
-  std::string tag;
-  double value;  // stored as float32
-};
+namespace titanium::observe {
 
 // One events.out.tfevents.* file. TensorBoard may read it while it grows.
-class EventFile {
+class EventFile : public ScalarWriter {
  public:
   // Makes `folder`. Throws Error when the file cannot be made.
   explicit EventFile(const std::filesystem::path& folder);
 
-  // The scalars of one step. They are in the file when this returns: a run that is killed keeps its curves. While
+  // Values are stored as float32. They are in the file when this returns: a run that is killed keeps its curves. While
   // the disk is full the run goes on, and they follow later (base/growing_file.h).
-  void write(int64_t step, std::span<const Scalar> scalars);
+  void write(int64_t step, std::span<const Scalar> scalars) override;
 
   const std::filesystem::path& path() const { return path_; }
 
@@ -39,4 +33,4 @@ class EventFile {
 // CRC-32C (Castagnoli), as the records of event files carry it.
 uint32_t crc32c(std::string_view bytes);
 
-}  // namespace titanium::train
+}  // namespace titanium::observe

@@ -1,4 +1,4 @@
-#include "titanium/train/report/event_file.h"
+#include "titanium/observe/event_file.h"
 
 #include <unistd.h>
 
@@ -7,27 +7,14 @@
 #include <bit>
 #include <chrono>
 
-namespace titanium::train {
-namespace {
+#include "titanium/observe/protobuf.h"
 
-// Protocol buffers by hand: a field is its number and kind, then the value.
-enum WireKind : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+namespace titanium::observe {
+namespace {
 
 template <typename T>
 std::string raw(T value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};
-}
-
-std::string varint(uint64_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
-  return bytes + static_cast<char>(value);
-}
-
-std::string key(int field, WireKind kind) { return varint(static_cast<uint64_t>(field) << 3 | kind); }
-
-std::string bytes_field(int field, std::string_view bytes) {
-  return key(field, kBytes) + varint(bytes.size()) + std::string(bytes);
 }
 
 double wall_time() {
@@ -35,13 +22,13 @@ double wall_time() {
 }
 
 // Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
-std::string event_at_now() { return key(1, kFixed64) + raw(wall_time()); }
+ProtobufMessage event_at_now() { return ProtobufMessage().number(1, wall_time()); }
 
 // Summary { repeated Value value = 1; }  Value { string tag = 1; float simple_value = 2; }
-std::string summary(std::span<const Scalar> scalars) {
-  std::string message;
+ProtobufMessage summary(std::span<const Scalar> scalars) {
+  ProtobufMessage message;
   for (const Scalar& scalar : scalars) {
-    message += bytes_field(1, bytes_field(1, scalar.tag) + key(2, kFixed32) + raw(static_cast<float>(scalar.value)));
+    message.message(1, ProtobufMessage().text(1, scalar.tag).float32(2, static_cast<float>(scalar.value)));
   }
   return message;
 }
@@ -79,12 +66,11 @@ EventFile::EventFile(const std::filesystem::path& folder) : path_(folder / uniqu
   std::error_code ignored;  // the file's own error says it all
   std::filesystem::create_directories(folder, ignored);
   file_ = std::make_unique<GrowingFile>(path_, "Check job.dump_folder and its permissions.");
-  write_record(event_at_now() + bytes_field(3, "brain.Event:2"));
+  write_record(event_at_now().text(3, "brain.Event:2").bytes());
 }
 
 void EventFile::write(int64_t step, std::span<const Scalar> scalars) {
-  write_record(event_at_now() + key(2, kVarint) + varint(static_cast<uint64_t>(step)) +
-               bytes_field(5, summary(scalars)));
+  write_record(event_at_now().integer(2, step).message(5, summary(scalars)).bytes());
 }
 
 void EventFile::write_record(std::string_view event) {
@@ -92,4 +78,4 @@ void EventFile::write_record(std::string_view event) {
   file_->append(fmt::format("{}{}{}{}", length, raw(masked_crc(length)), event, raw(masked_crc(event))));
 }
 
-}  // namespace titanium::train
+}  // namespace titanium::observe

@@ -1,0 +1,150 @@
+"""What a run tells others while it runs: the metrics endpoint, the log as JSON, and its own record of what happened."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+PROGRAM = os.environ["TITANIUM"]
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Observe(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def command(self, *options, launcher=()):
+        return [PROGRAM, *launcher, "train", "--job.config_file=configs/llama3/debug_model.toml", "--training.device=cpu", "--training.seq_len=32",
+                "--training.local_batch_size=2", f"--job.dump_folder={self.folder}", "--metrics.log_freq=1", *options]
+
+    def events(self):
+        return [json.loads(line) for line in (self.folder / "run.jsonl").read_text().splitlines()]
+
+    def get(self, url):
+        """Status, type and body; None while nobody listens."""
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return answer.status, answer.headers["Content-Type"], answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers["Content-Type"], error.read().decode()
+        except (urllib.error.URLError, ConnectionError):
+            return None
+
+    def scrape(self, url):
+        answer = self.get(url)
+        if answer is None:
+            return {}
+        status, kind, text = answer
+        self.assertEqual((status, kind), (200, "application/openmetrics-text; version=1.0.0; charset=utf-8"))
+        return {sample.name: sample.value for family in text_string_to_metric_families(text) for sample in family.samples}
+
+    def test_a_run_is_scraped_while_it_trains(self):
+        port = free_port()
+        command = self.command("--training.steps=1000000", f"--metrics.port={port}", "--checkpoint.enable", "--checkpoint.interval=3",
+                               "--checkpoint.keep_latest_k=2", "--validation.enable", "--validation.dataset=c4_test_validation",
+                               "--validation.seq_len=32", "--validation.steps=1", "--validation.freq=2")
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+            try:
+                values = {}
+                deadline = time.monotonic() + 100
+                while "titanium_checkpoint_step" not in values or "titanium_validation_loss" not in values:
+                    self.assertLess(time.monotonic(), deadline, values)
+                    self.assertIsNone(run.poll())
+                    values = self.scrape(f"http://127.0.0.1:{port}/metrics")
+                    time.sleep(0.1)
+                health = self.get(f"http://127.0.0.1:{port}/health")
+                missing = self.get(f"http://127.0.0.1:{port}/other")
+            finally:
+                run.send_signal(signal.SIGTERM)
+                output = run.stdout.read()
+        self.assertEqual(run.returncode, 0, output)
+        self.assertIn(f"Metrics are served at http://127.0.0.1:{port}/metrics", output)
+        self.assertGreaterEqual(values["titanium_step"], 3)
+        self.assertEqual(values["titanium_steps_planned"], 1_000_000)
+        self.assertTrue(2 < values["titanium_loss"] < 10, values)
+        for name in ("titanium_tokens_per_second", "titanium_tokens_total", "titanium_memory_gibibytes", "titanium_learning_rate"):
+            self.assertGreater(values[name], 0, name)
+        for name in ("titanium_last_step_age_seconds", "titanium_checkpoint_age_seconds", "titanium_data_wait_percent", "titanium_restarts_total"):
+            self.assertGreaterEqual(values[name], 0, name)
+        self.assertNotIn("titanium_mfu_percent", values)  # a CPU claims none
+        self.assertEqual((health[0], json.loads(health[2])["status"]), (200, "ok"))
+        self.assertEqual(missing[0], 404)
+        self.check_record()
+
+    def check_record(self):
+        events = self.events()
+        self.assertEqual(events[0]["event"], "start")
+        self.assertEqual(events[0]["config"]["training"]["seq_len"], 32)
+        self.assertIn("training.seq_len", [option["name"] for option in events[0]["changed"]])
+        kinds = {event["event"] for event in events}
+        self.assertEqual(kinds, {"start", "validation", "checkpoint", "end"})
+        self.assertEqual((events[-1]["event"], events[-1]["how"]), ("end", "stopped"))
+
+    def test_a_port_that_is_taken_ends_the_run_with_a_sentence(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            done = subprocess.run(self.command(f"--metrics.port={port}"), cwd=ROOT, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        sentence = f"metrics.port: nothing can listen at 127.0.0.1 port {port}: Address already in use. Choose another port, or 0 for none."
+        self.assertIn(sentence, done.stderr)
+        self.assertEqual(self.events()[-1]["message"], sentence)
+
+    def test_a_failure_is_the_last_event(self):
+        done = subprocess.run(self.command("--optimizer.lr=1e30", "--training.steps=5", "--lr_scheduler.warmup_steps=0"), cwd=ROOT, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        event = self.events()[-1]
+        self.assertEqual((event["event"], event["rank"]), ("error", 0))
+        self.assertIn("is not finite at step", event["message"])
+
+    def test_every_line_of_a_launched_job_is_an_object(self):
+        options = ["--log.format=json", "--training.steps=2", "--comm.trace_buf_size=0"]
+        launcher = ("launch", "--nproc-per-node", "2", "--log-rank", "0,1", "--")
+        done = subprocess.run(self.command(*options, launcher=launcher), cwd=ROOT, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        for line in lines:
+            self.assertEqual(list(line), ["time", "level", "source", "rank", "step", "message"])
+            self.assertRegex(line["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+            self.assertNotIn("\x1b", line["message"])
+        self.assertEqual(lines[0]["source"], "launcher")
+        self.assertIsNone(lines[0]["rank"])
+        self.assertEqual({line["rank"] for line in lines if line["source"] == "titanium"}, {0, 1})
+        steps = [line["step"] for line in lines if line["rank"] == 0 and re.match(r"step: ", line["message"])]
+        self.assertEqual(steps, [1, 2])
+
+    def test_the_failure_of_a_launched_job_is_an_object_too(self):
+        launcher = ("launch", "--nproc-per-node", "1", "--")
+        done = subprocess.run(self.command("--log.format=json", "--training.dataset_path=/no/such", launcher=launcher), cwd=ROOT, capture_output=True, text=True)
+        self.assertNotEqual(done.returncode, 0)
+        lines = [json.loads(line) for line in done.stderr.splitlines()]
+        self.assertEqual([(line["level"], line["rank"]) for line in lines], [("ERROR", 0)] * len(lines))
+        self.assertEqual(lines[-1]["source"], "launcher")
+        self.assertIn("/no/such", lines[0]["message"])
+
+    def test_no_color_is_obeyed(self):
+        for variables, colored in (({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)):
+            environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | variables
+            done = subprocess.run(self.command("--training.steps=1"), cwd=ROOT, capture_output=True, text=True, env=environment)
+            self.assertEqual("\x1b[" in done.stdout, colored, variables)
+
+
+if __name__ == "__main__":
+    unittest.main()
