@@ -8,6 +8,7 @@ tests had for their files: each removes its own.
 
 import collections
 import pathlib
+import shutil
 import sys
 
 CAP_SYS_ADMIN = 21
@@ -27,6 +28,7 @@ def may_mount():
 ALLOWED = {
     "no GPU": lambda: not has_gpu(),
     "file systems cannot be mounted here": lambda: not may_mount(),
+    "no chromium": lambda: not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
 }
 
 

@@ -113,6 +113,8 @@ class Observe(unittest.TestCase):
         event = self.events()[-1]
         self.assertEqual((event["event"], event["rank"]), ("error", 0))
         self.assertIn("is not finite at step", event["message"])
+        text = subprocess.run([PROGRAM, "watch", "--text", self.folder], capture_output=True, text=True).stdout
+        self.assertRegex(text, r"\nfailed  step \d+/5 .*\nrank 0: the loss or the gradient norm is not finite")
 
     def test_every_line_of_a_launched_job_is_an_object(self):
         options = ["--log.format=json", "--training.steps=2", "--comm.trace_buf_size=0"]

@@ -8,11 +8,13 @@
 #include "titanium/cli/generate.h"
 #include "titanium/cli/inspect.h"
 #include "titanium/cli/launch.h"
+#include "titanium/cli/report.h"
 #include "titanium/cli/schedule.h"
 #include "titanium/cli/tokenize.h"
 #include "titanium/cli/tokenizer_train.h"
 #include "titanium/cli/train.h"
 #include "titanium/cli/tune.h"
+#include "titanium/cli/watch.h"
 
 namespace titanium::cli {
 namespace {
@@ -20,6 +22,8 @@ namespace {
 constexpr Command kCommands[] = {
     {"train", "train a model", run_train},
     {"launch", "start the ranks of a job on this node", run_launch},
+    {"report", "write a page with the plots of a run, or of several", run_report},
+    {"watch", "show a run while it goes on, in a browser or a terminal", run_watch},
     {"estimate", "the memory that a run needs, without running it", run_estimate},
     {"tune", "find the fastest matrix products for a model on this GPU", run_tune},
     {"eval", "measure the loss of a checkpoint", run_eval},

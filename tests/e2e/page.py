@@ -1,0 +1,180 @@
+"""`titanium report` and `titanium watch` in a real browser: what is on the page, what it does, and files that are broken."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import unittest
+import urllib.request
+
+import browser
+import run_folders
+
+PROGRAM = os.environ["TITANIUM"]
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+PIPELINE = {"schedule": "1F1B", "csv": "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"}
+
+
+def titanium(*arguments):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, cwd=ROOT)
+
+
+class Page(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        self.page = self.folder / "report.html"
+
+    def report(self, *folders, script=""):
+        """The DOM of the page, after `script` has run at its end."""
+        done = titanium("report", *folders, "--out", self.page)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        text = self.page.read_text()
+        self.page.write_text(text.replace("</body>", f"<script>{script}</script></body>"))
+        dom = browser.Browser(self, self.folder).dom(f"file://{self.page}")
+        self.check_ready(dom)
+        return dom
+
+    def check_ready(self, dom):
+        body = dom.one("body")
+        self.assertIsNone(body.attributes.get("data-error"))
+        self.assertEqual(body.attributes.get("data-ready"), "true")
+
+    def test_a_run_has_its_status_plots_and_configuration(self):
+        failure = {"event": "error", "rank": 3, "unix_s": 1_790_000_900, "message": "rank 3: CUDA error: an illegal memory access"}
+        again = {"event": "start", "unix_s": 1_790_000_950, "step": 800, "total_steps": 2000, "log_freq": 10, "model": "llama3 8B", "planned_memory_gib": 97.1,
+                 "changed": [{"name": "optimizer.lr", "value": "3e-4", "default": "8e-4", "source": "a.toml:3"}], "environment": {"host": "node-7"},
+                 "config": {"training": {"steps": 2000}}, "pipeline": PIPELINE}
+        run = run_folders.write_run(self.folder / "first", experts=3, ranks=4, events=[failure, again], end="completed")
+        dom = self.report(run)
+        card = dom.one("article", data_run="first")
+        self.assertEqual(card.attributes["data-state"], "completed")
+        tiles = {tile.one("dt").text: tile.one("dd").text for tile in card.one("dl").children}
+        self.assertEqual(tiles["step"], "1,000of 2,000")
+        self.assertEqual(tiles["tokens"], "524 M")
+        self.assertEqual(tiles["restarts"], "1")
+        self.assertRegex(tiles["loss"], r"^2\.\d+$")
+        self.assertRegex(tiles["goodput"], r"^\d+\.\d %$")
+        self.assertEqual(tiles["last checkpoint"], "800")
+        self.assertIn("illegal memory access", card.one(class_="error").text)
+        self.assertEqual([plot.attributes["data-plot"] for plot in dom.all("article", class_="plot")],
+                         ["loss", "grad_norm", "lr", "tps", "mfu", "memory", "step_s", "data_wait", "ranks", "expert_load", "expert_entropy", "expert_dead"])
+        for plot in dom.all("article", class_="plot"):
+            self.assertGreater(int(plot.one("canvas").attributes["data-points"]), 50, plot.attributes)
+        self.assertEqual([entry.text for entry in dom.one(data_plot="loss").one(class_="legend").all("span")], ["training", "validation"])
+        self.assertEqual([entry.text for entry in dom.one(data_plot="memory").one(class_="legend").all("span")], ["reserved", "in tensors", "planned"])
+        self.assertEqual(len(dom.one(data_plot="ranks").one(class_="legend").all("span")), 4)
+        self.assertIn("optimizer.lr", dom.one("details", data_part="changed").text)
+        self.assertIn("node-7", dom.one("details", data_part="environment").text)
+        self.assertTrue(dom.one("details", data_part="pipeline").one("img").attributes["alt"].startswith("1F1B: 2 ranks, 2 stages"))
+
+    def test_several_runs_lie_over_each_other(self):
+        first = run_folders.write_run(self.folder / "base", end="completed", changed=[("optimizer.lr", "1e-4", "8e-4")])
+        second = run_folders.write_run(self.folder / "higher lr", steps=700, loss=9.5, changed=[("optimizer.lr", "3e-4", "8e-4")])
+        dom = self.report(first, second)
+        self.assertEqual([card.attributes["data-run"] for card in dom.all("article", class_="run")], ["base", "higher lr"])
+        legend = [entry.text for entry in dom.one(data_plot="grad_norm").one(class_="legend").all("span")]
+        self.assertEqual(legend, ["base", "higher lr"])
+        row = [cell.text for cell in dom.one("details", data_part="changed").all("tr")[1].all("td")]
+        self.assertEqual(row, ["optimizer.lr", "1e-4", "3e-4", "8e-4"])
+
+    def test_what_a_reader_does_with_a_plot(self):
+        run = run_folders.write_run(self.folder / "run", steps=3000, log_freq=1)
+        script = """
+          const out = {}, plot = document.querySelector('[data-plot=loss]'), canvas = plot.querySelector('canvas');
+          const frame = () => { plots.forEach(draw); return canvas.dataset.range; };
+          const point = (type, share) => { const box = canvas.getBoundingClientRect();
+            canvas.dispatchEvent(new PointerEvent(type, {clientX: box.left + 56 + share * (box.width - 66), clientY: box.top + 60, pointerId: 1, bubbles: true})); };
+          canvas.setPointerCapture = () => {};
+          out.whole = frame();
+          point('pointermove', 0.5); out.tip = document.getElementById('tip').innerText;
+          plot.querySelector('.push').click(); out.log = frame(); plot.querySelector('.push').click();
+          point('pointerdown', 0.5); point('pointermove', 0.9); point('pointerup', 0.9); out.zoomed = frame(); out.reset = document.getElementById('reset').disabled;
+          document.getElementById('reset').click(); out.back = frame();
+          const smooth = document.getElementById('smooth'); smooth.value = 90; smooth.dispatchEvent(new Event('input'));
+          point('pointermove', 0.5); out.smoothed = document.getElementById('tip').innerText;
+          const axis = document.getElementById('axis'); axis.value = 'tokens'; axis.dispatchEvent(new Event('change')); frame();
+          point('pointermove', 0.5); out.tokens = document.getElementById('tip').innerText;
+          const before = document.documentElement.dataset.theme; document.getElementById('theme').click();
+          out.theme = [before, document.documentElement.dataset.theme].sort();
+          document.body.dataset.result = JSON.stringify(out);"""
+        result = json.loads(self.report(run, script=script).one("body").attributes["data-result"])
+        low, high = map(float, result["whole"].split())
+        zoomed_low, zoomed_high = map(float, result["zoomed"].split())
+        self.assertLess(zoomed_high, high / 2, result)  # the steep beginning is out of the picture
+        self.assertFalse(result["reset"])
+        self.assertEqual(result["back"], result["whole"])
+        self.assertNotEqual(result["log"], result["whole"])
+        self.assertRegex(result["tip"].replace("\n", " "), r"^step 1,5\d\d.*training ?\d\.\d+", result)
+        self.assertRegex(result["smoothed"], r"\d\.\d+ \(\d\.\d+\)")
+        self.assertRegex(result["tokens"].replace("\n", " "), r"^tokens 78\d M.*step 1,[45]\d\d")
+        self.assertEqual(result["theme"], ["dark", "light"])
+
+    def test_text_of_a_run_is_text(self):
+        events = [{"event": "error", "rank": 0, "unix_s": 1_790_000_900, "message": EVIL}]
+        run = run_folders.write_run(self.folder / "run", events=events, changed=[(EVIL, EVIL, EVIL)])
+        dom = self.report(run)
+        self.assertNotIn("owned", dom.one("title").text)
+        self.assertEqual(dom.one(class_="error").one("pre").text, EVIL)
+        self.assertEqual(dom.all("img"), [])
+
+    def test_damaged_and_half_written_files(self):
+        run = run_folders.write_run(self.folder / "run")
+        content = (run / "metrics.jsonl").read_bytes()
+        (run / "metrics.jsonl").write_bytes(content[:3000] + b"\x00\xff garbage \n" + content[3000:-40])
+        (run / "run.jsonl").write_bytes((run / "run.jsonl").read_bytes()[:-25])
+        dom = self.report(run)
+        self.assertRegex(dom.one("article", data_run="run").text, r"[12] damaged lines? of metrics\.jsonl left out\.")
+        self.assertGreater(int(dom.one(data_plot="loss").one("canvas").attributes["data-points"]), 90)
+        (run / "metrics.jsonl").write_bytes(b"")
+        (run / "run.jsonl").write_bytes(b"\n{}\n[1, 2]\n")
+        self.assertIn("No step has been logged yet.", self.report(run).one(id="plots").text)
+
+    def test_a_live_page_follows_the_run(self):
+        run = run_folders.write_run(self.folder / "run", steps=100, total=1000)
+        command = [PROGRAM, "watch", str(run), "--port", "0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                url = re.search(r"http://127\.0\.0\.1:\d+/", server.stdout.readline()).group()
+                dom = browser.Browser(self, self.folder).dom(url)
+                self.check_ready(dom)
+                self.assertEqual(dom.one(id="live").text, "live")
+                self.assertIn("100of 1,000", dom.one("article", data_run="run").text)
+                before = json.load(urllib.request.urlopen(url + "data.json"))
+                with open(run / "metrics.jsonl", "a") as file:
+                    file.write('{"step": 110, "loss": 1.5}\n{"step": 120, "lo')
+                after = json.load(urllib.request.urlopen(url + "data.json"))
+                part = json.load(urllib.request.urlopen(url + "data.json?from=50&to=60"))
+            finally:
+                server.send_signal(signal.SIGINT)
+        self.assertEqual(server.returncode, 0)
+        self.assertEqual([data["runs"][0]["summary"]["step"] for data in (before, after)], [100, 110])
+        self.assertEqual(part["runs"][0]["series"]["loss"]["x"], [40, 50, 60, 70])
+
+
+class Commands(unittest.TestCase):
+    def test_refusals(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = titanium("report", folder)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("has neither metrics.jsonl nor run.jsonl. Give the job.dump_folder of a run", done.stderr)
+            self.assertEqual(titanium("watch", folder).returncode, 2)
+
+    def test_text_fits_a_terminal(self):
+        with tempfile.TemporaryDirectory() as name:
+            run = run_folders.write_run(pathlib.Path(name) / "run", end="completed")
+            done = titanium("watch", run, "--text")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual(len(lines), 15)
+        self.assertLessEqual(max(map(len, lines)), 80)
+        self.assertRegex(lines[-1], r"^completed  step 1,000/2,000 50%  loss 2\.\d{4}  11\.\d k tok/s")
+
+
+if __name__ == "__main__":
+    unittest.main()

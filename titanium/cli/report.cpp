@@ -1,0 +1,35 @@
+#include "titanium/cli/report.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "titanium/base/file.h"
+#include "titanium/cli/arguments.h"
+#include "titanium/observe/page.h"
+
+namespace titanium::cli {
+
+int run_report(Arguments args) {
+  std::vector<std::string> folders;
+  std::string out = "report.html";
+  observe::PageOptions options;
+  CLI::App app(
+      "Writes one self-contained HTML file with the plots, the status and the configuration of a run, or of several\n"
+      "over each other. It reads metrics.jsonl and run.jsonl, and can be made while the run goes on.",
+      "report");
+  app.add_option("RUN_FOLDER", folders, "job.dump_folder of a run; several are drawn over each other")->required();
+  app.add_option("--out", out, "The file to write")->capture_default_str();
+  app.add_option("--points", options.points, "Points of each curve; of more, the least and the greatest are kept")
+      ->check(CLI::Range(size_t{100}, size_t{10'000'000}))
+      ->capture_default_str();
+  if (!parse_arguments(app, args)) return 0;
+  std::vector<std::unique_ptr<observe::RunFolder>> runs;
+  for (const std::string& folder : folders) runs.push_back(std::make_unique<observe::RunFolder>(folder));
+  const std::string page = observe::make_page(observe::page_data(runs, options));
+  write_file_atomically(out, page);
+  fmt::print("{}: {} run{}, {:.1f} MB\n", out, runs.size(), runs.size() == 1 ? "" : "s",
+             static_cast<double>(page.size()) / 1e6);
+  return 0;
+}
+
+}  // namespace titanium::cli

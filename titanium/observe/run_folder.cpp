@@ -1,0 +1,189 @@
+#include "titanium/observe/run_folder.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "titanium/base/error.h"
+#include "titanium/base/json.h"
+#include "titanium/base/printable.h"
+
+namespace titanium::observe {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+constexpr size_t kMostColumns = 4096;
+constexpr size_t kMostRanks = 256;  // more would hardly be told apart
+
+template <typename Json>
+double number_of(const Json& object, const char* key, double otherwise = 0) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->template get<double>() : otherwise;
+}
+
+std::string text_of(const nlohmann::ordered_json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::optional<int> rank_of(const fs::path& file) {
+  const std::string name = file.filename().string();
+  constexpr std::string_view kBegin = "rank_", kEnd = ".jsonl";
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return std::nullopt;
+  int rank = 0;
+  const char* end = name.data() + name.size() - kEnd.size();
+  return std::from_chars(name.data() + kBegin.size(), end, rank).ptr == end ? std::optional(rank) : std::nullopt;
+}
+
+// Reads the new lines of a file of records into `columns`; what is no record is counted.
+bool read_columns(AppendedLines& lines, Columns& columns, int64_t& damaged) {
+  const auto news = lines.read(
+      [&](std::string_view line) {
+        try {
+          const nlohmann::json record = parse_json(line);
+          const bool good = record.is_object() && record.contains("step") && record["step"].is_number();
+          good ? columns.add(record) : void(++damaged);
+        } catch (const JsonError&) {
+          ++damaged;
+        }
+      },
+      [&] {
+        columns = {};
+        damaged = 0;
+      });
+  return news != AppendedLines::News::kNone;
+}
+
+}  // namespace
+
+void Columns::drop_after(double step) {
+  const auto keep = static_cast<size_t>(std::ranges::upper_bound(steps, step) - steps.begin());
+  steps.resize(keep);
+  for (auto& [name, column] : values) column.resize(std::min(column.size(), keep));
+}
+
+void Columns::put(const std::string& name, const nlohmann::json& value) {
+  if (!value.is_number() || (!values.contains(name) && values.size() >= kMostColumns)) return;
+  std::vector<double>& column = values[name];
+  column.resize(steps.size(), kNothing);
+  column.back() = value.get<double>();
+}
+
+void Columns::add(const nlohmann::json& record) {
+  const double step = record["step"].get<double>();
+  if (!std::isfinite(step)) return;
+  if (!steps.empty() && step <= steps.back()) drop_after(std::nextafter(step, -1));
+  steps.push_back(step);
+  for (const auto& [key, value] : record.items()) {
+    if (value.is_number() && key != "step") put(key, value);
+    if (value.is_object()) {
+      for (const auto& [inner, number] : value.items()) put(fmt::format("{}/{}", key, inner), number);
+    }
+    if (key != "experts" || !value.is_array()) continue;
+    for (const nlohmann::json& layer : value) {
+      if (!layer.is_object()) continue;
+      const std::string prefix = fmt::format("experts/layer_{}/", number_of(layer, "layer"));
+      for (const auto& [inner, number] : layer.items()) {
+        if (inner != "layer") put(prefix + inner, number);
+      }
+    }
+  }
+  for (auto& [name, column] : values) column.resize(steps.size(), kNothing);
+}
+
+const std::vector<double>* Columns::find(const std::string& name) const {
+  const auto found = values.find(name);
+  return found == values.end() ? nullptr : &found->second;
+}
+
+std::optional<double> Columns::last(const std::string& name) const {
+  const std::vector<double>* column = find(name);
+  if (column == nullptr) return std::nullopt;
+  for (auto value = column->rbegin(); value != column->rend(); ++value) {
+    if (!std::isnan(*value)) return *value;
+  }
+  return std::nullopt;
+}
+
+RunFolder::RunFolder(const fs::path& path)
+    : path_(path), metrics_(path / "metrics.jsonl"), events_(path / "run.jsonl") {
+  if (!fs::exists(path / "metrics.jsonl") && !fs::exists(path / "run.jsonl")) {
+    throw UsageError(
+        fmt::format("{} has neither metrics.jsonl nor run.jsonl. Give the job.dump_folder of a run that was started "
+                    "with metrics.enable_jsonl.",
+                    printable(path.string())));
+  }
+  refresh();
+}
+
+std::string RunFolder::name() const {
+  std::error_code failed;
+  fs::path whole = fs::weakly_canonical(path_, failed);
+  if (failed || whole.empty()) whole = path_;
+  const std::string last = whole.filename().string();
+  const bool says_little = last == "outputs" || last.empty();
+  return says_little ? (whole.parent_path().filename() / last).string() : last;
+}
+
+bool RunFolder::refresh() {
+  bool more = read_columns(metrics_, data_.columns, data_.damaged["metrics.jsonl"]);
+  int64_t& damaged = data_.damaged["run.jsonl"];
+  const auto news = events_.read(
+      [&](std::string_view line) {
+        try {
+          const auto event = parse_ordered_json(line);
+          event.is_object() && !text_of(event, "event").empty() ? take_event(event) : void(++damaged);
+        } catch (const JsonError&) {
+          ++damaged;
+        }
+      },
+      [&] {
+        RunData anew;
+        std::swap(anew.columns, data_.columns);
+        std::swap(anew.ranks, data_.ranks);
+        std::swap(anew.damaged, data_.damaged);
+        anew.damaged["run.jsonl"] = 0;
+        data_ = std::move(anew);
+      });
+  more |= news != AppendedLines::News::kNone;
+  find_ranks();
+  return read_ranks() || more;
+}
+
+void RunFolder::find_ranks() {
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(path_ / "metrics_by_rank", failed)) {
+    const auto rank = rank_of(entry.path());
+    if (rank && rank_files_.size() < kMostRanks) rank_files_.try_emplace(*rank, entry.path());
+  }
+}
+
+bool RunFolder::read_ranks() {
+  bool more = false;
+  for (auto& [rank, lines] : rank_files_) {
+    more |= read_columns(lines, data_.ranks[rank], data_.damaged[fmt::format("metrics_by_rank/rank_{}.jsonl", rank)]);
+  }
+  return more;
+}
+
+void RunFolder::take_event(const nlohmann::ordered_json& event) {
+  const std::string kind = text_of(event, "event");
+  const double step = number_of(event, "step"), unix_s = number_of(event, "unix_s");
+  if (kind == "start") take_start(event);
+  if (kind == "validation") data_.validation[step] = number_of(event, "loss", kNothing);
+  if (kind == "checkpoint") data_.checkpoints[step] = {{step, unix_s}, number_of(event, "seconds")};
+  if (kind == "error") data_.error = {static_cast<int>(number_of(event, "rank")), unix_s, text_of(event, "message")};
+  if (kind == "end") data_.end = text_of(event, "how");
+}
+
+void RunFolder::take_start(const nlohmann::ordered_json& event) {
+  const double step = number_of(event, "step"), unix_s = number_of(event, "unix_s");
+  data_.first_start == 0 ? void(data_.first_start = unix_s) : data_.restarts.push_back({step, unix_s});
+  data_.validation.erase(data_.validation.upper_bound(step), data_.validation.end());
+  data_.checkpoints.erase(data_.checkpoints.upper_bound(step), data_.checkpoints.end());
+  data_.end.clear();
+  data_.start = event;
+}
+
+}  // namespace titanium::observe

@@ -1,0 +1,95 @@
+#include "titanium/observe/run_summary.h"
+
+#include <cmath>
+
+namespace titanium::observe {
+namespace {
+
+constexpr size_t kRecent = 20;  // records whose rate counts
+
+// Seconds per step over the last records of one process: `time_s` starts again with each.
+std::optional<double> recent_step_seconds(const Columns& columns) {
+  const std::vector<double>* times = columns.find("time_s");
+  if (times == nullptr || times->size() < 2) return columns.last("step_s");
+  const size_t last = times->size() - 1;
+  size_t first = last;
+  while (first > 0 && last - first < kRecent && (*times)[first - 1] < (*times)[first]) --first;
+  if (first == last) return columns.last("step_s");
+  return ((*times)[last] - (*times)[first]) / (columns.steps[last] - columns.steps[first]);
+}
+
+// `time_s` is that of a process: all processes together, as far as their steps are in the file.
+double productive_seconds(const std::vector<double>& times) {
+  double sum = 0, last = 0;
+  for (const double time : times) {
+    if (std::isnan(time)) continue;
+    if (time < last) sum += last;
+    last = time;
+  }
+  return sum + last;
+}
+
+RunState state_of(const RunData& run, const RunSummary& summary, double now) {
+  const double started = run.start.is_object() ? run.start.value("unix_s", 0.0) : 0.0;
+  if (run.end == "completed") return RunState::kCompleted;
+  if (run.end == "stopped") return RunState::kStopped;
+  if (run.error && run.error->unix_s >= started) return RunState::kFailed;
+  const double log_freq = run.start.is_object() ? run.start.value("log_freq", 10.0) : 10.0;
+  const double usual = summary.step_seconds.value_or(6) * log_freq;
+  const double last = std::max(summary.last_logged, started);
+  if (last > 0 && now - last > std::max(120.0, 10 * usual)) return RunState::kSilent;
+  return run.columns.steps.empty() ? RunState::kStarting : RunState::kRunning;
+}
+
+}  // namespace
+
+RunSummary summarize(const RunData& run, double now) {
+  RunSummary summary;
+  const Columns& columns = run.columns;
+  if (!columns.steps.empty()) summary.step = columns.steps.back();
+  if (run.start.is_object()) summary.total_steps = run.start.value("total_steps", 0.0);
+  summary.last_logged = columns.last("unix_s").value_or(0);
+  summary.tokens = columns.last("tokens");
+  summary.loss = columns.last("loss");
+  summary.tps = columns.last("tps");
+  summary.mfu = columns.last("mfu");
+  summary.memory_gib = columns.last("memory_gib");
+  if (!run.validation.empty()) summary.validation_loss = run.validation.rbegin()->second;
+  summary.step_seconds = recent_step_seconds(columns);
+  summary.restarts = static_cast<int64_t>(run.restarts.size());
+  summary.state = state_of(run, summary, now);
+  const bool goes_on = summary.state == RunState::kRunning || summary.state == RunState::kStarting;
+  if (goes_on && summary.step_seconds && summary.total_steps > summary.step) {
+    summary.seconds_left = *summary.step_seconds * (summary.total_steps - summary.step);
+  }
+  const std::vector<double>* times = columns.find("time_s");
+  if (run.first_start > 0) {
+    summary.elapsed = std::max(0.0, (goes_on ? now : std::max(summary.last_logged, run.first_start)) - run.first_start);
+  } else if (times != nullptr) {
+    summary.elapsed = productive_seconds(*times);
+  }
+  if (run.first_start > 0 && times != nullptr && summary.elapsed > 0) {
+    summary.goodput = std::min(1.0, productive_seconds(*times) / summary.elapsed);
+  }
+  return summary;
+}
+
+std::string to_string(RunState state) {
+  switch (state) {
+    case RunState::kStarting:
+      return "starting";
+    case RunState::kRunning:
+      return "running";
+    case RunState::kSilent:
+      return "no news";
+    case RunState::kCompleted:
+      return "completed";
+    case RunState::kStopped:
+      return "stopped";
+    case RunState::kFailed:
+      return "failed";
+  }
+  return "";
+}
+
+}  // namespace titanium::observe
