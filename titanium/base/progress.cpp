@@ -4,50 +4,86 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+
+#include "titanium/base/readable.h"
+#include "titanium/base/terminal.h"
+#include "titanium/base/thousands.h"
 
 namespace titanium {
 namespace {
 
-constexpr int kBarWidth = 40;
-constexpr auto kInterval = std::chrono::milliseconds(100);
-constexpr auto kSilence = std::chrono::seconds(1);
+constexpr int kBarWidth = 16;  // with label, rate and time in 80 columns
+constexpr double kSilence = 1, kBarInterval = 0.1, kLineInterval = 10;
+
+ProgressOutput to_stderr() {
+  return {.terminal = ::isatty(STDERR_FILENO) == 1,
+          .clock =
+              [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); },
+          .write =
+              [](std::string_view text) {
+                std::fwrite(text.data(), 1, text.size(), stderr);
+                std::fflush(stderr);
+              }};
+}
 
 }  // namespace
 
-Progress::Progress(std::string label, int64_t total)
+Progress::Progress(std::string label, int64_t total, ProgressUnit unit)
+    : Progress(std::move(label), total, unit, to_stderr()) {}
+
+Progress::Progress(std::string label, int64_t total, ProgressUnit unit, ProgressOutput output)
     : label_(std::move(label)),
       total_(std::max<int64_t>(total, 1)),
-      terminal_(::isatty(STDERR_FILENO) == 1),
-      next_write_(std::chrono::steady_clock::now() + kSilence) {}
+      unit_(unit),
+      output_(std::move(output)),
+      started_(output_.clock()),
+      next_write_(started_ + (output_.terminal ? kSilence : kLineInterval)) {}
 
 Progress::~Progress() {
-  if (bar_open_) std::fputc('\n', stderr);
+  if (bar_open_) output_.write("\n");
 }
 
 void Progress::update(int64_t done) {
+  const bool was_done = done_ == total_;
   done_ = std::min(done, total_);
-  const auto now = std::chrono::steady_clock::now();
-  const bool begun = written_tenths_ >= 0 || bar_open_;
-  if (now < next_write_ && !(begun && done_ == total_)) return;
-  if (!terminal_) {
-    const int64_t tenths = done_ * 10 / total_;
-    if (tenths > written_tenths_) write_line();
-    written_tenths_ = tenths;
-    return;
-  }
-  next_write_ = now + kInterval;
-  write_bar();
+  const double now = output_.clock();
+  const bool finished = done_ == total_ && !was_done;
+  if (!progress_is_wanted() || (now < next_write_ && !(written_ && finished))) return;
+  next_write_ = now + (output_.terminal ? kBarInterval : kLineInterval);
+  written_ = true;
+  output_.terminal ? write_bar(now) : write_line(now);
+  if (!output_.terminal) return;
   bar_open_ = done_ < total_;
-  if (!bar_open_) std::fputc('\n', stderr);
+  if (!bar_open_) output_.write("\n");
 }
 
-void Progress::write_bar() const {
+std::string Progress::amount(int64_t value) const {
+  return unit_ == ProgressUnit::kBytes ? readable_bytes(static_cast<double>(value)) : with_thousands_separators(value);
+}
+
+std::string Progress::rate(double now, const char* separator) const {
+  const double seconds = now - started_;
+  if (seconds <= 0 || done_ <= 0) return "";
+  const double per_second = static_cast<double>(done_) / seconds;
+  std::string text = separator;
+  text += unit_ == ProgressUnit::kBytes ? readable_bytes(per_second) : readable_count(per_second);
+  text += "/s";
+  text += separator;
+  if (done_ == total_) return text + "in " + readable_duration(seconds);
+  return text + readable_duration(static_cast<double>(total_ - done_) / per_second) + " left";
+}
+
+void Progress::write_bar(double now) const {
   const auto filled = static_cast<size_t>(done_ * kBarWidth / total_);
-  fmt::print(stderr, "\r{:<24} [{:-<{}}] {:3}%", label_, std::string(filled, '#'), kBarWidth, done_ * 100 / total_);
-  std::fflush(stderr);
+  output_.write(fmt::format("\r{:<24.24} [{:-<{}}] {:3}%{}\x1b[K", label_, std::string(filled, '#'), kBarWidth,
+                            done_ * 100 / total_, rate(now, "  ")));
 }
 
-void Progress::write_line() const { fmt::print(stderr, "{}: {}%\n", label_, done_ * 100 / total_); }
+void Progress::write_line(double now) const {
+  output_.write(fmt::format("{}: {}% ({} of {}){}\n", label_, done_ * 100 / total_, amount(done_), amount(total_),
+                            rate(now, ", ")));
+}
 
 }  // namespace titanium

@@ -1,18 +1,30 @@
 // Progress of long work, on stderr: a bar on a terminal, else a plain line now and then.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 
 namespace titanium {
 
-// One piece of work of a known size. Not thread-safe. Work that is done within a second is not worth a word; after that
-// the class writes at most ten times a second on a terminal, else a line for every tenth of the work. The last state is
-// written then, and an unfinished bar is ended by the destructor.
+enum class ProgressUnit { kItems, kBytes };
+
+// Where progress is shown; tests bring their own.
+struct ProgressOutput {
+  bool terminal = false;
+  std::function<double()> clock;  // seconds, from any origin
+  std::function<void(std::string_view text)> write;
+};
+
+// One piece of work of a known size, with its rate and the time that is left. Not thread-safe. Work that is done within
+// a second is not worth a word; after that the class writes at most ten times a second on a terminal, else a line every
+// ten seconds. The last state is written if anything was, and an unfinished bar is ended by the destructor. Writes
+// nothing after silence_progress() (base/terminal.h).
 class Progress {
  public:
-  Progress(std::string label, int64_t total);
+  Progress(std::string label, int64_t total, ProgressUnit unit = ProgressUnit::kItems);
+  Progress(std::string label, int64_t total, ProgressUnit unit, ProgressOutput output);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress();
@@ -21,15 +33,20 @@ class Progress {
   void update(int64_t done);
 
  private:
-  void write_bar() const;
-  void write_line() const;
+  std::string amount(int64_t value) const;
+  // ", 1.2 GB/s, 3 s left", with what is known.
+  std::string rate(double now, const char* separator) const;
+  void write_bar(double now) const;
+  void write_line(double now) const;
 
   std::string label_;
   int64_t total_;
+  ProgressUnit unit_;
+  ProgressOutput output_;
   int64_t done_ = 0;
-  bool terminal_;
-  int64_t written_tenths_ = -1;
-  std::chrono::steady_clock::time_point next_write_;  // first a second after the construction
+  double started_;
+  double next_write_;
+  bool written_ = false;
   bool bar_open_ = false;
 };
 

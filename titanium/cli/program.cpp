@@ -14,6 +14,7 @@
 #include "titanium/base/log.h"
 #include "titanium/base/mapped_range.h"
 #include "titanium/base/nearest_name.h"
+#include "titanium/base/terminal.h"
 #include "titanium/cli/commands.h"
 #include "titanium/cli/error_sentence.h"
 #include "titanium/tensor/version.h"
@@ -44,7 +45,17 @@ int run_command(const std::string& name, std::span<const std::string> args) {
                                        : fmt::format("The commands are: {}.", fmt::join(names, ", "))));
 }
 
-int run(const std::vector<std::string>& args) {
+// Takes --quiet out of the arguments of any command, but not out of those of a program that it starts.
+bool take_quiet(std::vector<std::string>& args) {
+  const auto own_end = std::ranges::find(args, "--");
+  const auto rest = std::remove(args.begin(), own_end, "--quiet");
+  const bool quiet = rest != own_end;
+  args.erase(rest, own_end);
+  return quiet;
+}
+
+int run(std::vector<std::string> args) {
+  if (take_quiet(args)) silence_progress();
   if (args.empty() || args[0] == "--help" || args[0] == "-h") {
     std::fputs(usage().c_str(), args.empty() ? stderr : stdout);
     return args.empty() ? 2 : 0;

@@ -45,7 +45,7 @@ struct Output {
   }
   // Slices of all tensors in their order.
   void for_each_slice(const std::function<void(const OutputTensor&, const Box&, const Tensor&)>& use) const {
-    Progress progress("converting weights", bytes());
+    Progress progress("converting weights", bytes(), ProgressUnit::kBytes);
     int64_t done = 0;
     for (const OutputTensor& tensor : tensors) {
       checkpoint::for_each_slice(tensor.shape, tensor.dtype, checkpoint::kSliceBytes, [&](const Box& box) {

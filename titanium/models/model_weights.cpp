@@ -125,11 +125,13 @@ void load_weights(Model& model, const checkpoint::WeightsSource& source) {
   const ModelWeights weights(*whole, source);
   const c10::NoGradGuard no_grad;
   const std::vector<Parameter*> parameters = model.parameters();
-  Progress progress("loading weights", static_cast<int64_t>(parameters.size()));
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    weights.read(parameters[i]->fqn, parameters[i]->shard, parameters[i]->value.detach());
-    parameters[i]->value_changed();
-    progress.update(static_cast<int64_t>(i) + 1);
+  int64_t bytes = 0, done = 0;
+  for (const Parameter* parameter : parameters) bytes += static_cast<int64_t>(parameter->value.nbytes());
+  Progress progress("loading weights", bytes, ProgressUnit::kBytes);
+  for (Parameter* parameter : parameters) {
+    weights.read(parameter->fqn, parameter->shard, parameter->value.detach());
+    parameter->value_changed();
+    progress.update(done += static_cast<int64_t>(parameter->value.nbytes()));
   }
   for (const nn::Buffer* buffer : model.persistent_buffers()) {
     weights.read(buffer->fqn, {.offset = Shape(buffer->shape.size(), 0), .shape = buffer->shape}, buffer->value);

@@ -1,26 +1,79 @@
 #include "titanium/base/progress.h"
 
+#include <gtest/gtest.h>
+
+#include "titanium/base/readable.h"
 #include "titanium/base/thousands.h"
 
 namespace titanium {
 namespace {
 
-// Under CTest stderr is no terminal.
+// Work whose clock the test sets.
+struct TimedWork {
+  explicit TimedWork(bool terminal, int64_t total = 1000, ProgressUnit unit = ProgressUnit::kItems)
+      : progress("counting", total, unit,
+                 {.terminal = terminal,
+                  .clock = [this] { return now; },
+                  .write = [this](std::string_view text) { written += text; }}) {}
+
+  void update(double seconds, int64_t done) {
+    now = 100 + seconds;
+    progress.update(done);
+  }
+
+  double now = 100;
+  std::string written;
+  Progress progress;
+};
+
 TEST(Progress, ShortWorkSaysNothing) {
-  ::testing::internal::CaptureStderr();
-  Progress progress("counting", 10);
-  for (int i = 1; i <= 10; ++i) progress.update(i);
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  for (const bool terminal : {false, true}) {
+    TimedWork work(terminal);
+    for (int64_t i = 1; i <= 1000; ++i) work.update(static_cast<double>(i) * 9e-4, i);
+    EXPECT_EQ(work.written, "");
+  }
 }
 
-TEST(Progress, LongWorkGetsALineForEveryTenth) {
-  ::testing::internal::CaptureStderr();
-  Progress progress("counting", 100);
-  progress.update(10);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-  for (int i = 50; i <= 100; ++i) progress.update(i);
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
-            "counting: 50%\ncounting: 60%\ncounting: 70%\ncounting: 80%\ncounting: 90%\ncounting: 100%\n");
+TEST(Progress, WithoutATerminalThereIsALineEveryTenSeconds) {
+  TimedWork work(false);
+  for (int64_t second = 1; second <= 40; ++second) work.update(static_cast<double>(second), 25 * second);
+  EXPECT_EQ(work.written,
+            "counting: 25% (250 of 1,000), 25/s, 30 s left\n"
+            "counting: 50% (500 of 1,000), 25/s, 20 s left\n"
+            "counting: 75% (750 of 1,000), 25/s, 10 s left\n"
+            "counting: 100% (1,000 of 1,000), 25/s, in 40 s\n");
+}
+
+TEST(Progress, TheEndOfLongWorkIsAlwaysSaid) {
+  TimedWork work(false);
+  work.update(11, 500);
+  work.update(12, 1000);
+  work.update(13, 1000);
+  EXPECT_TRUE(work.written.ends_with("left\ncounting: 100% (1,000 of 1,000), 83.3/s, in 12 s\n")) << work.written;
+}
+
+TEST(Progress, ATerminalGetsABarWithRateAndTimeLeftInEightyColumns) {
+  TimedWork work(true, 8'000'000'000'000, ProgressUnit::kBytes);
+  work.update(0.5, 1'000'000'000);
+  EXPECT_EQ(work.written, "");
+  work.update(1000, 2'000'000'000'000);
+  EXPECT_EQ(work.written, "\rcounting                 [####------------]  25%  2 GB/s  50 min 0 s left\x1b[K");
+  EXPECT_LE(work.written.size() - 4, 80U);
+  work.update(4000, 8'000'000'000'000);
+  EXPECT_TRUE(work.written.ends_with("[################] 100%  2 GB/s  in 1 h 6 min\x1b[K\n")) << work.written;
+}
+
+TEST(Readable, DurationsCountsAndBytesAreShort) {
+  EXPECT_EQ(readable_duration(12), "12 s");
+  EXPECT_EQ(readable_duration(63), "1 min 3 s");
+  EXPECT_EQ(readable_duration(7500), "2 h 5 min");
+  EXPECT_EQ(readable_duration(3 * 86400 + 4 * 3600), "3 d 4 h");
+  EXPECT_EQ(readable_duration(-1), "?");
+  EXPECT_EQ(readable_count(1.234e9), "1.23 B");
+  EXPECT_EQ(readable_count(999'900), "1 M");
+  EXPECT_EQ(readable_count(789), "789");
+  EXPECT_EQ(readable_bytes(1.5e6), "1.5 MB");
+  EXPECT_EQ(readable_bytes(12), "12 B");
 }
 
 TEST(Thousands, SeparatorsStandBetweenGroupsOfThree) {
