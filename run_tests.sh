@@ -2,7 +2,7 @@
 # Runs every test that this machine can run: sets the machine up and builds on first use. Tells at the end which tests were
 # skipped and why; fails when one should have run here, or has left files behind.
 #
-#   ./run_tests.sh [-R name-regex] [-L unit|distributed|parity|gpu|e2e] [other ctest options]
+#   ./run_tests.sh [-R name-regex] [-L unit|distributed|cluster|parity|gpu|e2e] [other ctest options]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source tools/setup.sh

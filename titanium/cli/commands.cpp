@@ -3,6 +3,7 @@
 #include "titanium/cli/checkpoint.h"
 #include "titanium/cli/config.h"
 #include "titanium/cli/convert.h"
+#include "titanium/cli/doctor.h"
 #include "titanium/cli/estimate.h"
 #include "titanium/cli/eval.h"
 #include "titanium/cli/generate.h"
@@ -24,6 +25,7 @@ constexpr Command kCommands[] = {
     {"launch", "start the ranks of a job on this node", run_launch},
     {"report", "write a page with the plots of a run, or of several", run_report},
     {"watch", "show a run while it goes on, in a browser or a terminal", run_watch},
+    {"doctor", "look at machines, links, storage and files before a run", run_doctor},
     {"estimate", "the memory that a run needs, without running it", run_estimate},
     {"tune", "find the fastest matrix products for a model on this GPU", run_tune},
     {"eval", "measure the loss of a checkpoint", run_eval},

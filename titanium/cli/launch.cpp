@@ -33,6 +33,7 @@ struct Request {
   std::optional<int> rendezvous_timeout;
   std::string run_id;
   std::string program;
+  bool doctor = false;
 };
 
 template <typename... Parts>
@@ -139,6 +140,11 @@ std::vector<std::string> worker_command(const Request& request, Arguments comman
   } else {
     words.push_back(find_program(request.program));
   }
+  if (request.doctor) {
+    if (!request.program.empty() || command[0] != "train")
+      refuse("--doctor is for titanium train: put -- train after it.");
+    words.insert(words.end(), {"doctor", "--then"});
+  }
   words.insert(words.end(), command.begin(), command.end());
   return words;
 }
@@ -206,6 +212,9 @@ void declare_options(CLI::App& app, Request& request) {
                  "Ranks whose output is shown, comma separated (default: $LOG_RANK, else 0)");
   app.add_option("--run-id,--rdzv-id", request.run_id, "Name of the run (default: made from the time)");
   app.add_option("--program", request.program, "Start this program instead of titanium");
+  app.add_flag(
+      "--doctor", request.doctor,
+      "Every rank runs titanium doctor first, and trains only if it finds no error; its page is rank 0's output");
 }
 
 void write_line(launch::Stream stream, std::string_view line) {

@@ -16,9 +16,13 @@ int cuda_device_count();
 struct CudaDeviceProperties {
   std::string name;
   int64_t total_memory = 0;
-  int compute_capability = 0;  // 90 for 9.0
+  int compute_capability = 0;   // 90 for 9.0
+  std::string pci_bus_id = {};  // "00000000:1B:00.0", by which the driver's own tools know it
 };
 CudaDeviceProperties cuda_device_properties(int index);
+
+// Whether GPU `from` can read and write GPU `to` without the host. Both are below cuda_device_count().
+bool cuda_peer_access(int from, int to);
 
 // Sets up libtorch's allocator before its first use: segments that grow, so that freed memory of other sizes can be
 // used again. PYTORCH_ALLOC_CONF in the environment has the last word.

@@ -38,9 +38,17 @@ CudaDeviceProperties cuda_device_properties(int index) {
   cudaDeviceProp properties;
   const cudaError_t status = ::cudaGetDeviceProperties(&properties, index);
   TI_CHECK(status == cudaSuccess, "GPU {} does not answer: {}.", index, ::cudaGetErrorString(status));
+  char bus_id[32] = "";
+  ::cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, index);
   return {.name = properties.name,
           .total_memory = static_cast<int64_t>(properties.totalGlobalMem),
-          .compute_capability = 10 * properties.major + properties.minor};
+          .compute_capability = 10 * properties.major + properties.minor,
+          .pci_bus_id = bus_id};
+}
+
+bool cuda_peer_access(int from, int to) {
+  int can = 0;
+  return ::cudaDeviceCanAccessPeer(&can, from, to) == cudaSuccess && can != 0;
 }
 
 void choose_cuda_allocator() {

@@ -13,6 +13,8 @@ CudaDeviceProperties cuda_device_properties(int index) {
   return {};
 }
 
+bool cuda_peer_access(int, int) { return false; }
+
 void choose_cuda_allocator() {}
 
 CudaMemory cuda_memory(int) { return {}; }

@@ -1,0 +1,117 @@
+#include "titanium/doctor/gpu_health.h"
+
+#include <dlfcn.h>
+#include <fmt/ranges.h>
+
+#include "titanium/base/error.h"
+
+namespace titanium::doctor {
+namespace {
+
+using Device = void*;
+constexpr int kSuccess = 0;
+constexpr int kClockOfMultiprocessors = 1, kSensorOfGpu = 0, kUncorrected = 1, kSinceDriverLoad = 0;
+
+struct Memory {
+  unsigned long long total, free, used;
+};
+
+// The few functions of NVML that are asked, by their C signatures: its header comes with a toolkit that a machine need
+// not have.
+class Nvml {
+ public:
+  Nvml() : library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW)) {
+    const auto init = find<int()>("nvmlInit_v2");
+    ready_ = init != nullptr && init() == kSuccess;
+  }
+  ~Nvml() {
+    if (const auto shutdown = find<int()>("nvmlShutdown"); ready_ && shutdown != nullptr) shutdown();
+    if (library_ != nullptr) ::dlclose(library_);
+  }
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  bool ready() const { return ready_; }
+
+  // True when the library has the function and it succeeds.
+  template <typename... Args>
+  bool ask(const char* name, Args... args) const {
+    const auto function = find<int(Args...)>(name);
+    return function != nullptr && function(args...) == kSuccess;
+  }
+
+ private:
+  template <typename Signature>
+  Signature* find(const char* name) const {
+    return library_ == nullptr ? nullptr : reinterpret_cast<Signature*>(::dlsym(library_, name));
+  }
+
+  void* library_;
+  bool ready_ = false;
+};
+
+struct Reason {
+  uint64_t bit;
+  const char* meaning;
+};
+constexpr Reason kBadReasons[] = {
+    {0x08, "hardware slowdown"}, {0x20, "too hot (software)"}, {0x40, "too hot (hardware)"}, {0x80, "power brake"}};
+
+}  // namespace
+
+std::optional<GpuHealth> read_gpu_health(const std::string& pci_bus_id) {
+  const Nvml nvml;
+  Device device = nullptr;
+  if (!nvml.ready() || !nvml.ask("nvmlDeviceGetHandleByPciBusId_v2", pci_bus_id.c_str(), &device)) return std::nullopt;
+  GpuHealth health;
+  char driver[96] = "unknown";
+  nvml.ask("nvmlSystemGetDriverVersion", &driver[0], static_cast<unsigned>(sizeof driver));
+  health.driver = driver;
+  nvml.ask("nvmlDeviceGetClockInfo", device, kClockOfMultiprocessors, &health.clock_mhz);
+  nvml.ask("nvmlDeviceGetMaxClockInfo", device, kClockOfMultiprocessors, &health.most_clock_mhz);
+  nvml.ask("nvmlDeviceGetTemperature", device, kSensorOfGpu, &health.temperature);
+  unsigned long long reasons = 0, errors = 0;
+  nvml.ask("nvmlDeviceGetCurrentClocksThrottleReasons", device, &reasons);
+  health.throttle_reasons = reasons;
+  if (nvml.ask("nvmlDeviceGetTotalEccErrors", device, kUncorrected, kSinceDriverLoad, &errors)) {
+    health.uncorrected_errors = errors;
+  }
+  Memory memory{};
+  if (nvml.ask("nvmlDeviceGetMemoryInfo", device, &memory)) health.used_bytes = memory.used;
+  return health;
+}
+
+std::vector<Finding> judge_gpu_health(const GpuHealth& health, uint64_t own_bytes) {
+  Finding clocks{.check = "GPU clocks",
+                 .fact = fmt::format("{} of {} MHz under load, {} C, driver {}", health.clock_mhz,
+                                     health.most_clock_mhz, health.temperature, health.driver),
+                 .figures = {{"clock_mhz", health.clock_mhz}, {"temperature", health.temperature}}};
+  std::vector<std::string> reasons;
+  for (const Reason& reason : kBadReasons) {
+    if ((health.throttle_reasons & reason.bit) != 0) reasons.emplace_back(reason.meaning);
+  }
+  if (!reasons.empty()) {
+    clocks.severity = Severity::kWarning;
+    clocks.fact += fmt::format("; throttled: {}", fmt::join(reasons, ", "));
+    clocks.remedy = "Look at its cooling and power supply (nvidia-smi -q -d PERFORMANCE), or leave the node out.";
+  }
+  Finding memory{
+      .check = "GPU memory",
+      .fact = health.uncorrected_errors ? fmt::format("{} uncorrected errors", *health.uncorrected_errors) : "no ECC"};
+  if (health.uncorrected_errors.value_or(0) > 0) {
+    memory.severity = Severity::kError;
+    memory.remedy = "The memory is damaged: reset the GPU (nvidia-smi -r), and leave the node out if it comes again.";
+  }
+  std::vector<Finding> findings = {clocks, memory};
+  constexpr uint64_t kLittle = uint64_t{2} << 30;  // what contexts take
+  if (health.used_bytes > own_bytes + kLittle) {
+    findings.push_back({.check = "GPU memory",
+                        .severity = Severity::kWarning,
+                        .fact = fmt::format("{:.1f} GiB are used by other processes",
+                                            static_cast<double>(health.used_bytes - own_bytes) / (1 << 30)),
+                        .remedy = "End them (nvidia-smi lists them), or leave the GPU out with CUDA_VISIBLE_DEVICES."});
+  }
+  return findings;
+}
+
+}  // namespace titanium::doctor
