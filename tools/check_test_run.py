@@ -7,6 +7,7 @@ tests had for their files: each removes its own.
 """
 
 import collections
+import os
 import pathlib
 import shutil
 import sys
@@ -24,11 +25,16 @@ def may_mount():
     return bool(int(effective, 16) >> CAP_SYS_ADMIN & 1)
 
 
+def has_slurm():
+    return all(shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") for name in ("munged", "slurmctld", "slurmd", "srun"))
+
+
 # The beginning of a reason, and whether it can hold on this machine.
 ALLOWED = {
     "no GPU": lambda: not has_gpu(),
     "file systems cannot be mounted here": lambda: not may_mount(),
     "no chromium": lambda: not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+    "SLURM cannot run here": lambda: os.geteuid() != 0 or not has_slurm(),
 }
 
 

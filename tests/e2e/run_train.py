@@ -148,7 +148,8 @@ class DeployTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
             root = pathlib.Path(folder)
             (root / "build").mkdir()
-            (root / "build/titanium").symlink_to(os.environ["TITANIUM"])
+            (root / "build/titanium").symlink_to(os.path.abspath(os.environ["TITANIUM"]))
+            (root / "deploy").symlink_to(ROOT / "deploy")
             for name, text in (("srun", SRUN), ("scontrol", "#!/bin/sh\necho node0\necho node1\n"), ("hostname", "#!/bin/sh\necho 127.0.0.1\n")):
                 (root / name).write_text(text)
                 (root / name).chmod(0o755)
@@ -161,8 +162,8 @@ class DeployTest(unittest.TestCase):
             result = subprocess.run(["bash", ROOT / "deploy/slurm/multinode_trainer.slurm", "--job.description", "two words"],
                                     capture_output=True, text=True, env=environment)
             self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
-            self.assertEqual(result.stdout.count(f"Launching 4 ranks on 2 nodes: run 77, attempt 1 of 1, store at 127.0.0.1:{port}"), 2, result.stdout)
-            logs = sorted(path.parent.name for path in (root / "outputs/logs/77/attempt_0").glob("*/stderr.log") if "some.toml" in path.read_text())
+            self.assertEqual(result.stdout.count(f"Launching 4 ranks on 2 nodes: run 77.0, attempt 1 of 1, store at 127.0.0.1:{port}"), 2, result.stdout)
+            logs = sorted(path.parent.name for path in (root / "outputs/logs/77.0/attempt_0").glob("*/stderr.log") if "some.toml" in path.read_text())
             self.assertEqual(logs, list("0123"), result.stderr)
 
     def test_the_job_of_kubernetes_gives_every_pod_the_same_command(self):
