@@ -14,6 +14,11 @@ titanium_static_package(utf8proc_static utf8proc.h libutf8proc.a)
 titanium_static_package(zstd_static zstd.h libzstd.a)
 titanium_static_package(z_static zlib.h libz.a)
 
+# Headers alone: the library is loaded when an address is first opened (titanium/remote/http.cpp).
+find_path(curl_INCLUDE curl/curl.h REQUIRED)
+add_library(curl_headers INTERFACE)
+target_include_directories(curl_headers SYSTEM INTERFACE ${curl_INCLUDE})
+
 # fmt, spdlog, nlohmann-json. The code of fmt is compiled in two files (titanium/base/fmt_library.cpp and that of tensor/): as a mere
 # header it costs every file that formats something 2 seconds.
 add_library(header_only INTERFACE)

@@ -4,6 +4,7 @@
 #include "titanium/cli/config.h"
 #include "titanium/cli/convert.h"
 #include "titanium/cli/doctor.h"
+#include "titanium/cli/download.h"
 #include "titanium/cli/estimate.h"
 #include "titanium/cli/eval.h"
 #include "titanium/cli/generate.h"
@@ -34,6 +35,7 @@ constexpr Command kCommands[] = {
     {"inspect", "list what is in a checkpoint", run_inspect},
     {"checkpoint", "check a checkpoint for damage", run_checkpoint},
     {"config", "show, check and explain configurations", run_config},
+    {"download", "fetch weights, tokenizers and data sets from the Hugging Face hub", run_download},
     {"schedule", "draw and check pipeline schedules", run_schedule},
     {"tokenize", "turn text lines into token ids, and back", tokenize},
     {"tokenizer", "learn a tokenizer from text", tokenizer},

@@ -1,0 +1,148 @@
+// What needs no server: digests, signatures, addresses, reading ahead.
+#include <random>
+
+#include "tests/support/test_folder.h"
+#include "titanium/base/error.h"
+#include "titanium/base/file.h"
+#include "titanium/remote/aws_signature.h"
+#include "titanium/remote/digest.h"
+#include "titanium/remote/local_copy.h"
+#include "titanium/remote/object_stores.h"
+#include "titanium/remote/read_ahead.h"
+
+namespace titanium::remote {
+namespace {
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string hex_sha1(std::string_view bytes) {
+  Sha1 digest;
+  digest.update(bytes);
+  return to_hex(digest.finish());
+}
+
+// From FIPS 180-2, RFC 4231 and git.
+TEST(Digest, KnownMessagesHaveTheirDigests) {
+  EXPECT_EQ(to_hex(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(to_hex(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(to_hex(sha256(std::string(1'000'000, 'a'))),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  EXPECT_EQ(hex_sha1("abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
+  EXPECT_EQ(hex_sha1(std::string("blob 6\0hello\n", 13)), "ce013625030ba8dba906f756967f9e9ca394464a");
+  EXPECT_EQ(to_hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+TEST(Digest, PiecesGiveTheSameAsTheWhole) {
+  std::string bytes;
+  for (int i = 0; i < 300; ++i) bytes += static_cast<char>(i * 7);
+  for (size_t cut = 0; cut <= bytes.size(); cut += 13) {
+    Sha256 digest;
+    digest.update(std::string_view(bytes).substr(0, cut));
+    digest.update(std::string_view(bytes).substr(cut));
+    EXPECT_EQ(digest.finish(), sha256(bytes)) << cut;
+  }
+}
+
+// The examples of Amazon's documentation of S3 (24 May 2013, examplebucket).
+TEST(AwsSignature, ExamplesOfTheDocumentationHaveTheirSignatures) {
+  const AwsCredentials credentials{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", ""};
+  constexpr int64_t kTime = 1369353600;
+  HttpRequest get{.url = parse_url("https://examplebucket.s3.amazonaws.com/test.txt"),
+                  .headers = {{"range", "bytes=0-9"}}};
+  sign_request(get, credentials, "us-east-1", kTime);
+  EXPECT_EQ(get.headers.at("authorization"),
+            "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, "
+            "SignedHeaders=host;range;x-amz-content-sha256;x-amz-date, "
+            "Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41");
+  HttpRequest list{.url = parse_url("https://examplebucket.s3.amazonaws.com/?max-keys=2&prefix=J")};
+  sign_request(list, credentials, "us-east-1", kTime);
+  EXPECT_TRUE(list.headers.at("authorization")
+                  .ends_with("Signature=34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"));
+  HttpRequest open{.url = get.url};
+  sign_request(open, {}, "us-east-1", kTime);
+  EXPECT_TRUE(open.headers.empty());
+}
+
+TEST(Url, RedirectsAreResolved) {
+  const Url from = parse_url("https://host:8080/a/b?c=d");
+  EXPECT_EQ(resolve_url(from, "/x?y").text(), "https://host:8080/x?y");
+  EXPECT_EQ(resolve_url(from, "x").text(), "https://host:8080/a/x");
+  EXPECT_EQ(resolve_url(from, "//other/x").text(), "https://other/x");
+  EXPECT_FALSE(resolve_url(from, "https://host/x").same_server(from));
+  EXPECT_FALSE(resolve_url(from, "http://host:8080/x").same_server(from));
+  EXPECT_TRUE(is_url("s3://bucket/key"));
+  EXPECT_TRUE(is_url("hf:/owner/name"));
+  EXPECT_FALSE(is_url("/data/s3:/x"));
+  EXPECT_FALSE(is_url("c:/x"));
+}
+
+TEST(HubAddress, PartsAreFoundAndMistakesAreNamed) {
+  const HubAddress model = parse_hub_address("hf://acme/tiny");
+  EXPECT_EQ(model.repo.kind + model.repo.id + model.repo.revision + model.path, "modelacme/tinymain");
+  const HubAddress file = parse_hub_address("hf://datasets/acme/texts@v1%2F2/en/a.jsonl");
+  EXPECT_EQ(file.repo.kind, "dataset");
+  EXPECT_EQ(file.repo.id, "acme/texts");
+  EXPECT_EQ(file.repo.revision, "v1/2");
+  EXPECT_EQ(file.path, "en/a.jsonl");
+  EXPECT_EQ(
+      error_of([] { parse_hub_address("hf://acme"); }),
+      "hf://acme is not an address of the hub such as hf://meta-llama/Llama-3.1-8B or hf://datasets/allenai/c4/en.");
+}
+
+TEST(ByteSource, OtherSchemesAreRefused) {
+  for (const char* path : {"gs://bucket/x", "az://container/x"}) {
+    const std::string scheme = std::string(path).substr(0, 2);
+    EXPECT_EQ(
+        error_of([&] { open_bytes(path); }),
+        fmt::format("{}: addresses of {}:// are not supported. Supported are https://, http://, s3:// and hf://, and "
+                    "mounted folders.",
+                    path, scheme));
+    EXPECT_EQ(error_of([&] { list_files(path); }), error_of([&] { open_bytes(path); }));
+  }
+}
+
+TEST(ReadAhead, GivesTheBytesOfTheSourceFromAnyPlace) {
+  const std::filesystem::path file = test::test_folder() / "bytes";
+  std::mt19937_64 random(3);
+  std::string content(13'000'001, '\0');
+  for (char& c : content) c = static_cast<char>(random());
+  write_file_atomically(file, content);
+  for (const int64_t offset : {0, 1, 4 << 20, 13'000'000, 13'000'001}) {
+    ReadAhead reader(open_bytes(file.string()), offset);
+    std::string got, piece(1'000'003, '\0');
+    while (const size_t count = reader.read(piece.data(), piece.size())) got.append(piece, 0, count);
+    EXPECT_EQ(got, content.substr(static_cast<size_t>(offset))) << offset;
+  }
+}
+
+TEST(Retries, EndAtTheDeadlineWithASentence) {
+  int attempts = 0;
+  const RetryPolicy policy{.first_pause = std::chrono::milliseconds(1),
+                           .longest_pause = std::chrono::milliseconds(4),
+                           .deadline = std::chrono::seconds(1)};
+  EXPECT_EQ(with_retries(policy, [&] { return ++attempts < 4 ? throw TransientError("busy") : attempts; }), 4);
+  const std::string sentence =
+      error_of([&] { with_retries(policy, [&]() -> int { throw TransientError("the server is busy"); }); });
+  EXPECT_TRUE(sentence.starts_with("the server is busy, after ")) << sentence;
+  EXPECT_TRUE(sentence.ends_with(" s. Check the network and the server.")) << sentence;
+  EXPECT_EQ(error_of([&] {
+              with_retries(policy, [&]() -> int {
+                ++attempts;
+                throw UsageError("denied");
+              });
+            }),
+            "denied");
+  EXPECT_EQ(attempts, 5);
+}
+
+}  // namespace
+}  // namespace titanium::remote

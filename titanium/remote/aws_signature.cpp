@@ -1,0 +1,118 @@
+#include "titanium/remote/aws_signature.h"
+
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+
+#include "titanium/remote/digest.h"
+
+namespace titanium::remote {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+std::string trimmed(std::string text) {
+  text.erase(0, text.find_first_not_of(" \t\r"));
+  text.erase(text.find_last_not_of(" \t\r") + 1);
+  return text;
+}
+
+using Sections = std::map<std::string, std::map<std::string, std::string>>;
+
+// A file of [section] and name = value lines; a missing one is empty.
+Sections read_sections(const fs::path& path) {
+  Sections sections;
+  std::ifstream in(path);
+  std::string section;
+  for (std::string line; std::getline(in, line);) {
+    line = trimmed(line);
+    if (line.starts_with('[') && line.ends_with(']')) {
+      section = trimmed(line.substr(1, line.size() - 2));
+      sections[section];
+    } else if (const size_t equals = line.find('='); equals != line.npos && !line.starts_with('#')) {
+      sections[section][trimmed(line.substr(0, equals))] = trimmed(line.substr(equals + 1));
+    }
+  }
+  return sections;
+}
+
+fs::path file_of(const char* name, const char* otherwise) {
+  const std::string given = variable(name);
+  return given.empty() ? fs::path(variable("HOME")) / ".aws" / otherwise : fs::path(given);
+}
+
+std::string profile() {
+  const std::string given = variable("AWS_PROFILE");
+  return given.empty() ? "default" : given;
+}
+
+std::string utc(int64_t time, const char* format) {
+  const std::time_t seconds = time;
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, format, &parts)};
+}
+
+}  // namespace
+
+AwsCredentials aws_credentials_of_environment() {
+  AwsCredentials found{variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"), variable("AWS_SESSION_TOKEN")};
+  if (!found.key.empty()) return found;
+  const fs::path file = file_of("AWS_SHARED_CREDENTIALS_FILE", "credentials");
+  const Sections sections = read_sections(file);
+  const auto section = sections.find(profile());
+  if (section == sections.end()) {
+    if (variable("AWS_PROFILE").empty()) return {};
+    throw UsageError(fmt::format("AWS_PROFILE = {} is not a section of {}.", profile(), file.string()));
+  }
+  const auto value = [&](const char* name) {
+    const auto entry = section->second.find(name);
+    return entry == section->second.end() ? "" : entry->second;
+  };
+  return {value("aws_access_key_id"), value("aws_secret_access_key"), value("aws_session_token")};
+}
+
+std::string aws_region_of_environment() {
+  for (const char* name : {"AWS_REGION", "AWS_DEFAULT_REGION"}) {
+    if (const std::string region = variable(name); !region.empty()) return region;
+  }
+  const Sections sections = read_sections(file_of("AWS_CONFIG_FILE", "config"));
+  for (const std::string& name : {profile(), "profile " + profile()}) {
+    const auto section = sections.find(name);
+    if (section == sections.end()) continue;
+    if (const auto region = section->second.find("region"); region != section->second.end()) return region->second;
+  }
+  return "us-east-1";
+}
+
+void sign_request(HttpRequest& request, const AwsCredentials& credentials, const std::string& region, int64_t time) {
+  if (credentials.key.empty()) return;
+  const std::string date = utc(time, "%Y%m%d"), moment = utc(time, "%Y%m%dT%H%M%SZ");
+  const std::string payload = to_hex(sha256(request.body));
+  request.headers["host"] = request.url.host;
+  request.headers["x-amz-date"] = moment;
+  request.headers["x-amz-content-sha256"] = payload;
+  if (!credentials.session.empty()) request.headers["x-amz-security-token"] = credentials.session;
+  std::string canonical_headers, names;
+  for (const auto& [name, value] : request.headers) {  // sorted
+    canonical_headers += name + ":" + value + "\n";
+    names += (names.empty() ? "" : ";") + name;
+  }
+  const std::string canonical = request.method + "\n" + request.url.path + "\n" + request.url.query + "\n" +
+                                canonical_headers + "\n" + names + "\n" + payload;
+  const std::string scope = date + "/" + region + "/s3/aws4_request";
+  const std::string to_sign = "AWS4-HMAC-SHA256\n" + moment + "\n" + scope + "\n" + to_hex(sha256(canonical));
+  std::string key = "AWS4" + credentials.secret;
+  for (const std::string& part : {date, region, std::string("s3"), std::string("aws4_request")})
+    key = hmac_sha256(key, part);
+  request.headers["authorization"] = fmt::format("AWS4-HMAC-SHA256 Credential={}/{}, SignedHeaders={}, Signature={}",
+                                                 credentials.key, scope, names, to_hex(hmac_sha256(key, to_sign)));
+}
+
+}  // namespace titanium::remote
