@@ -95,8 +95,6 @@ def check_stop(folder):
         assert re.findall(r"Stopped by a signal after step (\d+)", log) == stopped, f"rank {rank}:\n{log}"
 
 
-# What the shipped files ask for and is not available yet.
-NOT_YET = ["--profiling.no_enable_profiling"]
 EMBEDDING_405B = 128256 * 16384
 LAYER_405B = (405_853_388_800 - 2 * EMBEDDING_405B - 16384) // 126
 PLANS = [
@@ -120,7 +118,7 @@ def check_plan(config, ranks, tensor, parameters, options=()):
     command = ["/usr/bin/env", "python3", "-c", MEASURE, TITANIUM, "train", "--job.config_file",
                ROOT / f"configs/llama3/{config}.toml", "--comm.mode=fake_backend", "--memory_estimation.enable",
                f"--model.hf_assets_path={ROOT}/tests/assets/tokenizer", "--training.device=cpu",
-               f"--parallelism.tensor_parallel_degree={tensor}", "--checkpoint.no_enable", *NOT_YET, *options]
+               f"--parallelism.tensor_parallel_degree={tensor}", "--checkpoint.no_enable", *options]
     done = subprocess.run([str(word) for word in command], env=dict(os.environ, NGPU=str(ranks)), cwd=ROOT, text=True,
                           capture_output=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr

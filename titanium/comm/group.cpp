@@ -5,6 +5,7 @@
 
 #include "titanium/comm/error.h"
 #include "titanium/comm/flight_recorder.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::comm {
 namespace {
@@ -16,6 +17,8 @@ struct Flight {
   int world_rank;
   int64_t step;
   uint64_t sequence;
+
+  std::string trace_name() const { return fmt::format("{} {}", name, axis); }
 
   // Runs a part of the collective and turns what the back end throws into CommError. Bugs (std::logic_error) pass.
   template <typename Function>
@@ -44,6 +47,7 @@ class RecordedWork : public PendingWork {
 
   void wait() override {
     TI_ASSERT(work_, "{} on axis {}: wait was called twice", flight_.name, flight_.axis);
+    const TraceScope scope("wait for", TraceScope::is_watched() ? flight_.trace_name() : std::string());
     flight_recorder().waiting(flight_.sequence);
     flight_.run([&] { work_->wait(); });
     work_.reset();
@@ -95,6 +99,7 @@ Group::Group(std::string axis, int rank, std::vector<int> members)
 
 template <typename Start>
 Work Group::recorded(const char* name, const Tensor& largest, const Start& start) {
+  const TraceScope scope(name, axis_);
   CollectiveRecord record{.name = name, .axis = axis_, .group_rank = rank_, .group_size = size()};
   if (largest.defined()) {
     record.bytes = static_cast<int64_t>(largest.nbytes());

@@ -32,8 +32,6 @@ constexpr Missing observer(std::string_view option, Condition condition = always
 
 // Everything that is not implemented yet. Delete an entry when its option works.
 constexpr Missing kMissing[] = {
-    observer("profiling.enable_profiling"),
-    observer("profiling.enable_memory_snapshot"),
     {"model.converters",
      [](const JobConfig& c) { return std::ranges::count(c.model.converters, "quantize.linear.mx") > 0; },
      "quantize.linear.mx is not available yet"},

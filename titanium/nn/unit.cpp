@@ -2,9 +2,12 @@
 
 #include <ranges>
 
+#include "titanium/tensor/trace_scope.h"
+
 namespace titanium::nn {
 
 ops::Tensors Unit::run(const ops::Tensors& inputs, const std::function<ops::Tensors(const ops::Tensors&)>& f) const {
+  const TraceScope scope(name, {}, TraceScope::Kind::kPart);
   if (hooks.empty()) return f(inputs);
   for (const auto& hook : hooks) hook->before_forward();
   const ops::Tensors outputs = f(ops::on_backward(inputs, [hooks = hooks] {

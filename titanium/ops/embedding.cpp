@@ -7,6 +7,7 @@
 
 #include "titanium/ops/cuda_kernels.h"
 #include "titanium/ops/kernel_choice.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
 namespace {
@@ -56,6 +57,7 @@ void accumulate_grad(const Tensor& grad_TD, const Tensor& tokens_T, const LocalT
 }  // namespace
 
 Tensor embedding(const Tensor& tokens_T, Parameter& table_VD, Dtype dtype, RowExchange& exchange) {
+  const TraceScope scope("embedding");
   Tensor x_tD;
   const LocalTokens local = local_tokens(tokens_T, table_VD);
   {

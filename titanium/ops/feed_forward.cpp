@@ -6,6 +6,7 @@
 #include "titanium/ops/linear/linear.h"
 #include "titanium/ops/rms_norm.h"
 #include "titanium/ops/swiglu.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
 namespace {
@@ -57,6 +58,7 @@ Tensor backward(const LinearGrad& grad_tD, const Tensor& h_tD, const Tensor& rst
 }  // namespace
 
 Tensor feed_forward(const Tensor& h_tD, const FeedForwardArgs& args, FeedForwardSaves saves) {
+  const TraceScope scope("feed_forward");
   Tensor y_tD, rstd_t1;
   Kept kept;
   const bool keeps_product = saves == FeedForwardSaves::kEverything && needs_grad({h_tD}) &&

@@ -5,10 +5,12 @@
 #include <c10/core/GradMode.h>
 
 #include "titanium/ops/linear/linear.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
 
 Tensor head_loss(const Tensor& x_tD, const HeadLossArgs& args, const Tensor& labels_T, double scale) {
+  const TraceScope scope("head_loss");
   const bool with_grad = needs_grad({x_tD});
   const c10::AutoGradMode no_grad(false);
   const CrossEntropyArgs entropy = {.scale = scale,

@@ -9,6 +9,7 @@
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/ops/linear/linear.h"
 #include "titanium/ops/rms_norm.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
 namespace {
@@ -183,6 +184,7 @@ Tensor backward(const Tensors& grads, const Tensor& x_tD, const Tensor& rstd_t1,
 }  // namespace
 
 Qkv latent_qkv(const Tensor& x_tD, const LatentQkvArgs& args) {
+  const TraceScope scope("latent_qkv");
   Qkv out;
   Tensor rstd_t1;
   Latents saved;

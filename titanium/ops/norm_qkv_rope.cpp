@@ -5,6 +5,7 @@
 #include "titanium/ops/linear/float8.h"
 #include "titanium/ops/linear/linear.h"
 #include "titanium/ops/rms_norm.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
 namespace {
@@ -49,6 +50,7 @@ Tensor backward(const Tensors& grads, const Tensor& x_tD, const RmsNormOutput& n
 }  // namespace
 
 Qkv norm_qkv_rope(const Tensor& x_tD, const NormQkvRopeArgs& args) {
+  const TraceScope scope("norm_qkv_rope");
   Qkv out;
   RmsNormOutput normalised;
   UnnormalisedHeads heads;

@@ -6,24 +6,31 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "titanium/base/error.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
 namespace {
 
 class RecordedNode : public torch::autograd::Node {
  public:
-  explicit RecordedNode(Backward backward) : backward_(std::move(backward)) {}
+  explicit RecordedNode(Backward backward) : backward_(std::move(backward)), place_(TraceScope::current()) {}
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& output_grads) override {
     TI_ASSERT(backward_ != nullptr, "backward ran twice over the same graph");
+    std::optional<TraceScope> part, range;
+    if (!place_.part.empty()) part.emplace(place_.part, "backward", TraceScope::Kind::kPart);
+    if (!place_.range.empty() && place_.range != place_.part) range.emplace(place_.range, "backward");
     const bool any = std::ranges::any_of(output_grads, [](const Tensor& grad) { return grad.defined(); });
     return any ? backward_(output_grads) : Tensors(num_outputs());
   }
   void release_variables() override { backward_ = nullptr; }
-  std::string name() const override { return "titanium::ops::RecordedNode"; }
+  std::string name() const override {
+    return place_.range.empty() ? "titanium::ops::RecordedNode" : place_.range + " backward";
+  }
 
  private:
   Backward backward_;
+  TraceScope::Place place_;  // where the forward recorded it, while a step is profiled
 };
 
 // A view keeps its base alive, which then is the second tensor on the storage.

@@ -10,6 +10,7 @@
 
 #include "titanium/ops/cuda_kernels.h"
 #include "titanium/ops/kernel_choice.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
 namespace {
@@ -101,6 +102,7 @@ Tensor rms_norm_backward(const Tensor& grad_TD, const Tensor& x_TD, const Tensor
 }
 
 Tensor rms_norm(const Tensor& x_TD, Parameter& weight, double eps) {
+  const TraceScope scope("rms_norm");
   RmsNormOutput out;
   {
     const c10::AutoGradMode no_grad(false);

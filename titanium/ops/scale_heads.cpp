@@ -4,6 +4,8 @@
 #include <ATen/ops/rsqrt.h>
 #include <c10/core/GradMode.h>
 
+#include "titanium/tensor/trace_scope.h"
+
 namespace titanium::ops {
 namespace {
 
@@ -16,6 +18,7 @@ Tensor times_tokens(const Tensor& x_BSHE, const Tensor& factors_S) {
 }  // namespace
 
 Tensor normalise_heads(const Tensor& x_BSHE, double eps) {
+  const TraceScope scope("normalise_heads");
   Tensor y_BSHE, rstd_BSH1;
   {
     const c10::AutoGradMode no_grad(false);
@@ -32,6 +35,7 @@ Tensor normalise_heads(const Tensor& x_BSHE, double eps) {
 }
 
 Tensor scale_tokens(const Tensor& x_BSHE, const Tensor& factors_S) {
+  const TraceScope scope("scale_tokens");
   Tensor y_BSHE;
   {
     const c10::AutoGradMode no_grad(false);

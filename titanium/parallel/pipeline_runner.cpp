@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "titanium/base/error.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::parallel {
 namespace {
@@ -80,6 +81,7 @@ class PipelineRunner::Pass {
   }
 
   void execute(const Instruction& instruction) {
+    const TraceScope scope("pipeline", TraceScope::is_watched() ? to_string(instruction) : std::string());
     const Key key{instruction.stage, instruction.micro_batch};
     switch (instruction.op) {
       case Op::kForward:

@@ -6,6 +6,7 @@
 #include "titanium/base/log.h"
 #include "titanium/comm/text_collectives.h"
 #include "titanium/models/hugging_face_export.h"
+#include "titanium/tensor/trace_scope.h"
 #include "titanium/train/load_checkpoint.h"
 
 namespace titanium::train {
@@ -103,6 +104,7 @@ void Checkpointer::after_step(const Reasons& reasons) {
   const bool last = run_.step == run_.config.training.steps || reasons.stopping;
   report_background(/*wait=*/last);  // the last one has to be good
   if (!is_due(reasons)) return;
+  const TraceScope scope("checkpoint");
   log_info("Saving the checkpoint (or staging if async is enabled).");
   report_background(/*wait=*/true);
   const Stopwatch watch;

@@ -3,6 +3,7 @@
 #include "titanium/optim/grad_norm.h"
 #include "titanium/parallel/grad_reduction.h"
 #include "titanium/parallel/placement.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::train {
 namespace {
@@ -55,6 +56,7 @@ void EarlyStep::update(const std::vector<Parameter*>& parameters) {
     squares_[parameter] = squares;
     sum = sum.defined() ? sum + squares : squares;
   }
+  const TraceScope scope("optimizer");
   optimizer_.step_some(parameters, lr_, sum.sqrt());
   for (Parameter* parameter : parameters) parameter->zero_grad();
 }

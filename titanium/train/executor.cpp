@@ -2,6 +2,8 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "titanium/tensor/trace_scope.h"
+
 namespace titanium::train {
 
 WholeModel::WholeModel(const models::Model& model, parallel::DataParallel& data_parallel, Device device)
@@ -12,7 +14,10 @@ Tensor WholeModel::forward_backward(const std::vector<BatchPtr>& batches, double
   for (const BatchPtr& batch : batches) {
     data_parallel_.begin_micro_batch(/*last=*/&batch == &batches.back());
     const Tensor loss = this->loss(*batch, scale);
-    loss.backward();
+    {
+      const TraceScope scope("backward");
+      loss.backward();
+    }
     data_parallel_.end_micro_batch();
     total.add_(loss.detach());
   }
@@ -20,6 +25,7 @@ Tensor WholeModel::forward_backward(const std::vector<BatchPtr>& batches, double
 }
 
 Tensor WholeModel::loss(const Batch& batch, double scale) const {
+  const TraceScope scope("forward");
   return batch.to_device(0, batch.samples())->run_stage(whole_, {}, scale)[0];
 }
 

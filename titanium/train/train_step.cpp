@@ -5,12 +5,14 @@
 #include "titanium/base/log.h"
 #include "titanium/comm/flight_recorder.h"
 #include "titanium/parallel/grad_reduction.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::train {
 namespace {
 
 // The batches of a step, or none if the data ends before they are complete.
 std::vector<BatchPtr> fetch(TrainState& run, double& waited_seconds) {
+  const TraceScope scope("data wait");
   std::vector<BatchPtr> batches;
   for (int64_t i = 0; i < run.accumulation_steps; ++i) {
     BatchPtr batch = run.data->next();
@@ -23,6 +25,7 @@ std::vector<BatchPtr> fetch(TrainState& run, double& waited_seconds) {
 
 // What all ranks have to know before they compute. On the host, so that the device need not be waited for.
 void agree(const parallel::Mesh& mesh, StepReport& report) {
+  const TraceScope scope("agree");
   // Context-parallel ranks count what they have of a sequence, those with other parts of the model the same tokens.
   const bool counts = mesh.rank("tp") == 0 && mesh.rank("pp") == 0;
   const Tensor sums = at::tensor(
@@ -41,6 +44,7 @@ Tensor forward_backward(TrainState& run, const std::vector<BatchPtr>& batches, i
 }
 
 Tensor global_grad_norm(const TrainState& run) {
+  const TraceScope scope("gradient norm");
   std::vector<Parameter*> counted = run.parameters;
   std::erase(counted, run.executor->second_copy());
   return parallel::global_grad_norm(counted, *run.mesh);
@@ -75,6 +79,7 @@ std::optional<StepReport> train_step(TrainState& run, const Requests& requests) 
     report.grad_norm = run.early_step->finish();
   } else {
     report.grad_norm = global_grad_norm(run);
+    const TraceScope scope("optimizer");
     const double max_norm = run.config.training.max_norm;
     run.optimizer->step(report.lr, report.grad_norm, max_norm > 0 ? max_norm : std::numeric_limits<double>::infinity());
   }

@@ -13,6 +13,8 @@
 #include "titanium/tensor/version.h"
 #include "titanium/train/check_run.h"
 #include "titanium/train/checkpointer.h"
+#include "titanium/train/memory_snapshots.h"
+#include "titanium/train/profiler.h"
 #include "titanium/train/report/metrics.h"
 #include "titanium/train/report/peak_flops.h"
 #include "titanium/train/report/run_observer.h"
@@ -112,12 +114,13 @@ bool take(std::atomic<bool>* request) { return request != nullptr && request->ex
 
 // How the run ended: after its last step or its data, or because somebody asked.
 observe::RunEnd train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer& checkpointer, RunObserver& observer,
-                                 const TrainCallbacks& callbacks) {
+                                 const MemorySnapshots& snapshots, const TrainCallbacks& callbacks) {
   const config::Validation& validation = run.config.validation;
   const auto validation_data = validation.enable ? run.task->validation_data() : nullptr;
   const int64_t first_step = run.step + 1;
   log_info("Training starts at step {}", first_step);
   StepLogger logger(run, metrics);
+  Profiler profiler(run.config, run.device, run.world->rank(), run.world->size(), run.step);
   while (run.step < run.config.training.steps) {
     const Requests requests{.stop = callbacks.stop_requested, .save = take(callbacks.save_requested)};
     const std::optional<StepReport> report = train_step(run, requests);
@@ -140,12 +143,16 @@ observe::RunEnd train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer
     const Checkpointer::Reasons reasons{.asked = report->requests.save, .stopping = stopping};
     if (stopping || checkpointer.is_due(reasons)) logger.flush();  // what is not finite is not saved
     checkpointer.after_step(reasons);
+    profiler.after_step(run.step);
+    snapshots.after_step(run.step);
     if (stopping) {
       log_warning("Stopped by a signal after step {}", run.step);
+      profiler.finish();
       return observe::RunEnd::kStopped;
     }
   }
   logger.flush();
+  profiler.finish();
   log_info("Training completed");
   return observe::RunEnd::kCompleted;
 }
@@ -165,14 +172,19 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
   const Device device = seed ? Device(at::kCPU) : pick_device(config, ranks);
   if (device.is_cpu()) keep_freed_memory();
   if (device.is_cuda()) choose_cuda_allocator();
+  const MemorySnapshots snapshots(config, device, ranks.rank);
   MemoryMonitor monitor(device);
   log_info("{}", monitor.capacity_line());
   const std::shared_ptr<comm::World> world =
       start_world(config, ranks, device, on_peer_failure(config, ranks, callbacks));
+  const TrainState* built = nullptr;
   const auto failing_together = [&](const auto& part) {
     try {
       return part();
     } catch (const std::exception& error) {
+      if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
+        snapshots.after_out_of_memory(built == nullptr ? 0 : built->step);
+      }
       dump_flight_recorder(config, ranks.rank);
       if (config.metrics.enable_jsonl) observe::append_run_error(config.job.dump_folder, ranks.rank, error.what());
       world->report_failure(error.what());  // before anything is torn down that could wait for a peer
@@ -187,6 +199,7 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
     start = describe_start(ranks, check.plans[0], monitor);
     return build_train_state(config, device, world, std::move(check.plans[0]));
   });
+  built = &run;
   failing_together([&] {
     if (callbacks.on_built) callbacks.on_built(run);
     start.step = run.step;
@@ -196,7 +209,7 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
                               [&](int64_t step, double seconds) { observer.checkpoint_saved(step, seconds); });
     if (seed_only) return checkpointer.save_seed();
     Metrics metrics(metrics_options(loaded, run, monitor, observer), real_sources(monitor));
-    const observe::RunEnd how = train_to_the_end(run, metrics, checkpointer, observer, callbacks);
+    const observe::RunEnd how = train_to_the_end(run, metrics, checkpointer, observer, snapshots, callbacks);
     checkpointer.finish();
     metrics.finish();
     observer.ended(run.step, how);

@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 
 #include "titanium/base/error.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::train {
 namespace {
@@ -22,6 +23,7 @@ BatchPtr next_batch(const TrainState& run, BatchSource& data) {
 }  // namespace
 
 ValidationReport validate(const TrainState& run, BatchSource& data) {
+  const TraceScope scope("validation");
   const c10::AutoGradMode no_grad(false);
   const int64_t steps = run.config.validation.steps;
   ValidationReport report;

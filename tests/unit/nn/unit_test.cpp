@@ -2,6 +2,8 @@
 
 #include <ATen/ops/ones.h>
 
+#include "titanium/tensor/trace_scope.h"
+
 namespace titanium::nn {
 namespace {
 
@@ -61,6 +63,23 @@ TEST(UnitHooks, ABackwardCallsTheHooksOfItsForward) {
   unit.hooks.clear();
   y.sum().backward();
   EXPECT_EQ(events.back(), "hook after backward");
+}
+
+// The place of each call of a node's backward while somebody looks.
+TEST(UnitTraces, TheBackwardOfAnOperatorIsARangeInItsUnit) {
+  TraceScope::set_profiled(true);
+  std::vector<TraceScope::Place> places;
+  const Unit unit("layers.3", UnitRole::kBlock, {});
+  const Tensor x = at::ones({2}).requires_grad_(true);
+  const Tensor y = unit.run(x, [&](const Tensor& input) {
+    const TraceScope scope("attention");
+    return ops::on_backward(input, [&] { places.push_back(TraceScope::current()); });
+  });
+  y.sum().backward();
+  TraceScope::set_profiled(false);
+  ASSERT_EQ(places.size(), 1U);
+  EXPECT_EQ(places[0].part, "layers.3");
+  EXPECT_EQ(places[0].range, "attention backward");
 }
 
 }  // namespace

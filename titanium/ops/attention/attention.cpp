@@ -7,6 +7,7 @@
 
 #include "titanium/ops/attention/attend_by_definition.h"
 #include "titanium/ops/attention/sinks.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
 namespace {
@@ -52,6 +53,7 @@ Rows rows_of_chunks(const Tensor& q, const Visible& visible) {
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible,
                  const SoftmaxArgs& softmax) {
+  const TraceScope scope("attention");
   Rows rows;
   Attended attended;
   Tensor out;

@@ -12,6 +12,7 @@
 #include "titanium/ops/copy_tensors.h"
 #include "titanium/ops/cuda_kernels.h"
 #include "titanium/ops/kernel_choice.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
 namespace {
@@ -261,6 +262,7 @@ std::vector<Rectangle> visible_rectangles(const SequenceShare& share, int64_t ba
 
 Tensor context_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Visible& visible,
                          ContextExchange& exchange, const SoftmaxArgs& softmax) {
+  const TraceScope scope("context_attention");
   TI_ASSERT(q.size(1) % exchange.share().chunks_per_rank() == 0, "{} tokens in {} chunks", q.size(1),
             exchange.share().chunks_per_rank());
   Context context = {exchange, visible, softmax, k.size(2), v.size(3), q.detach()};

@@ -10,6 +10,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
 namespace {
@@ -328,6 +329,7 @@ Plans& plans() {
 }  // namespace
 
 void gemm(const GemmArgs& args) {
+  const TraceScope scope("gemm");
   Plans& all = plans();
   const std::scoped_lock lock(all.mutex);
   const Product product = product_of(args);

@@ -10,6 +10,7 @@
 #include "titanium/ops/linear/multiply.h"
 #include "titanium/ops/rms_norm.h"
 #include "titanium/ops/swiglu.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
 namespace {
@@ -258,6 +259,7 @@ Tensor backward(const Tensor& grad_tD, const MixtureOfExpertsArgs& args, const R
 }  // namespace
 
 Tensor mixture_of_experts(const Tensor& h_tD, const MixtureOfExpertsArgs& args, ExpertSaves saves) {
+  const TraceScope scope("mixture_of_experts");
   Run run;
   run.h_tD = h_tD.detach();
   Tensor y_tD;

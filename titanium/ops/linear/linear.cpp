@@ -6,6 +6,7 @@
 
 #include "titanium/ops/linear/float8.h"
 #include "titanium/ops/linear/multiply.h"
+#include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
 namespace {
@@ -69,6 +70,7 @@ void accumulate_bias_grad(const Tensor& grad_TO, Parameter* bias) {
 }
 
 Tensor linear(const Tensor& x_TI, Parameter& weight) {
+  const TraceScope scope("linear");
   LinearInput x(x_TI.detach());
   Tensor y_TO;
   {
@@ -97,6 +99,7 @@ Tensor linear_residual_forward(const LinearInput& x_TI, const Parameter& weight,
 
 Tensor linear_residual(const Tensor& x_TI, Parameter& weight, const Tensor& residual_tO, RowExchange& exchange,
                        Parameter* bias) {
+  const TraceScope scope("linear_residual");
   LinearInput x(x_TI.detach());
   Tensor y_tO;
   {
