@@ -5,6 +5,7 @@
 #include <span>
 
 #include "titanium/kernels/adamw.h"
+#include "titanium/kernels/attention_sinks.h"
 #include "titanium/kernels/copy_tensors.h"
 #include "titanium/kernels/cross_entropy.h"
 #include "titanium/kernels/embedding_grad.h"
@@ -28,6 +29,7 @@ namespace titanium::ops {
 
 void launch(const kernels::AbsoluteMaximumArgs& args);
 void launch(const kernels::AdamWArgs& args);
+void launch(const kernels::AddSinksArgs& args);
 void launch(const kernels::ClampedSwigluBackwardArgs& args);
 void launch(const kernels::ClampedSwigluForwardArgs& args);
 void launch(const kernels::ColumnMaximaArgs& args);
@@ -56,6 +58,7 @@ void launch(const kernels::RmsNormForwardArgs& args);
 void launch(const kernels::RopeArgs& args);
 void launch(const kernels::RouteArgs& args);
 void launch(const kernels::RouteBackwardArgs& args);
+void launch(const kernels::SinkProductsArgs& args);
 void launch(const kernels::SortByExpertArgs& args);
 void launch(const kernels::SumLossesArgs& args);
 void launch(const kernels::SumOfSquaresArgs& args);

@@ -174,7 +174,7 @@ Tensor by_loops(const Layer& layer, const Tensor& h_TD, std::vector<int64_t>& lo
 class Experts : public testing::TestWithParam<Case> {};
 
 TEST_P(Experts, FollowTheDefinition) {
-  for (const ExpertSaves saves : {ExpertSaves::kHidden, ExpertSaves::kNothing}) {
+  for (const ExpertSaves saves : {ExpertSaves::kRows, ExpertSaves::kHidden, ExpertSaves::kNothing}) {
     Layer layer(GetParam());
     const Tensor h = random_tensor({layer.tested.tokens, kDim}, at::kDouble).requires_grad_(true);
     const Tensor reference_h = h.detach().clone().requires_grad_(true),

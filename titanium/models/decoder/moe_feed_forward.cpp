@@ -86,7 +86,8 @@ ops::MixtureOfExpertsArgs MoeFeedForward::arguments(nn::RmsNorm& norm, const Blo
 }
 
 Tensor MoeFeedForward::forward(const Tensor& h_tD, nn::RmsNorm& norm, const BlockContext& context, size_t level) {
-  constexpr std::array kSaves = {ops::ExpertSaves::kHidden, ops::ExpertSaves::kNothing};  // in the order of levels()
+  using enum ops::ExpertSaves;
+  constexpr std::array kSaves = {kRows, kHidden, kNothing};  // in the order of levels()
   return unit_->run(
       h_tD, [&](const Tensor& h) { return ops::mixture_of_experts(h, arguments(norm, context), kSaves.at(level)); });
 }
@@ -99,13 +100,17 @@ nn::SaveLevels MoeFeedForward::levels(Dtype compute) const {
   // Ranks that cut an expert work on the rows of all of them.
   const int64_t row_width = dim_ * (hidden / down_->part.shape[2]);
   const int64_t routing = choices * (3 * kInt + kFloat) + args_.num_experts * kFloat;
-  const int64_t kept_rows = choices * (2 * hidden + (sends ? row_width : 0)) * element;
-  const int64_t kept = kept_rows + args_.num_shared_experts * 2 * hidden * element;
+  const int64_t inputs = choices * row_width * element, products = choices * 2 * hidden * element;
+  const int64_t shared = args_.num_shared_experts * 2 * hidden * element;
   // The gradients of the rows and of what went into the experts, the product and its gradient; and rows in the order in
   // which they travel.
   const int64_t backward = choices * ((sends ? 5 : 3) * row_width + 2 * hidden) * element;
-  return {{"everything", routing + kept, backward, kept_rows, backward},
-          {"attention_half", routing, backward + kept, 0, backward + kept_rows}};
+  // Rows that came from other ranks are kept as long as the products are.
+  const int64_t kept = products + (sends ? inputs : 0);
+  return {{"everything", routing + shared + products + inputs, backward - (sends ? 0 : inputs), products + inputs,
+           backward - (sends ? 0 : inputs)},
+          {"products", routing + shared + kept, backward, kept, backward},
+          {"attention_half", routing, backward + shared + kept, 0, backward + kept}};
 }
 
 // At most all tokens of all ranks choose as many of the experts here as they may.

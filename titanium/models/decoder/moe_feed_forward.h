@@ -19,7 +19,7 @@ class MoeFeedForward : public FeedForward {
   MoeFeedForward(const std::string& fqn, int64_t dim, const MoeArgs& args);
 
   Tensor forward(const Tensor& h_tD, nn::RmsNorm& norm, const BlockContext& context, size_t level) override;
-  // Everything: the first products of experts; nothing.
+  // Everything: rows of experts and their first products; the products; nothing.
   nn::SaveLevels levels(Dtype compute) const override;
   double largest_load() const override;
   void init_weights(const InitialWeights& init) override;

@@ -16,6 +16,7 @@ void launch(void (*launcher)(const Args&, CUstream_st*), const Args& args) {
 
 void launch(const kernels::AbsoluteMaximumArgs& args) { launch(kernels::absolute_maximum, args); }
 void launch(const kernels::AdamWArgs& args) { launch(kernels::adamw, args); }
+void launch(const kernels::AddSinksArgs& args) { launch(kernels::add_sinks, args); }
 void launch(const kernels::ClampedSwigluBackwardArgs& args) { launch(kernels::clamped_swiglu_backward, args); }
 void launch(const kernels::ClampedSwigluForwardArgs& args) { launch(kernels::clamped_swiglu_forward, args); }
 void launch(const kernels::ColumnMaximaArgs& args) { launch(kernels::column_maxima, args); }
@@ -47,6 +48,7 @@ void launch(const kernels::RmsNormForwardArgs& args) { launch(kernels::rms_norm_
 void launch(const kernels::RopeArgs& args) { launch(kernels::rope, args); }
 void launch(const kernels::RouteArgs& args) { launch(kernels::route, args); }
 void launch(const kernels::RouteBackwardArgs& args) { launch(kernels::route_backward, args); }
+void launch(const kernels::SinkProductsArgs& args) { launch(kernels::sink_products, args); }
 void launch(const kernels::SortByExpertArgs& args) { launch(kernels::sort_by_expert, args); }
 void launch(const kernels::SumLossesArgs& args) { launch(kernels::sum_losses, args); }
 void launch(const kernels::SumOfSquaresArgs& args) { launch(kernels::sum_of_squares, args); }

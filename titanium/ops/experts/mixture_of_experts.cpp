@@ -268,8 +268,8 @@ Tensor mixture_of_experts(const Tensor& h_tD, const MixtureOfExpertsArgs& args, 
     const c10::AutoGradMode no_grad(false);
     y_tD = forward(args, counts, run);
   }
-  // Rows of tokens that are here are gathered once more; others would have to be sent.
-  if (saves == ExpertSaves::kNothing || !sends(args)) run.x_LD = Tensor();
+  const bool keeps_rows = saves == ExpertSaves::kRows || (saves == ExpertSaves::kHidden && sends(args));
+  if (!keeps_rows) run.x_LD = Tensor();
   if (saves == ExpertSaves::kNothing) run.hidden = run.shared_hidden = {};
   record({h_tD}, {y_tD}, [args, run = std::move(run)](const Tensors& grads) -> Tensors {
     return {backward(grads[0].contiguous(), args, run)};

@@ -53,9 +53,10 @@ struct MixtureOfExpertsArgs {
   RouterLosses losses = {};
 };
 
-// What the node keeps besides h, the norm's rstd and the routing. Both give the same bits.
+// What the node keeps besides h, the norm's rstd and the routing. All give the same bits.
 enum class ExpertSaves {
-  kHidden,   // the first products of experts and shared experts; rows that came from other ranks
+  kRows,     // what goes into the experts, and the first products of experts and shared experts
+  kHidden,   // without rows of tokens that are here: they are gathered once more
   kNothing,  // all of that is computed, and sent, once more
 };
 

@@ -14,6 +14,7 @@ int64_t refuse() {
 
 void launch(const kernels::AbsoluteMaximumArgs&) { refuse(); }
 void launch(const kernels::AdamWArgs&) { refuse(); }
+void launch(const kernels::AddSinksArgs&) { refuse(); }
 void launch(const kernels::ClampedSwigluBackwardArgs&) { refuse(); }
 void launch(const kernels::ClampedSwigluForwardArgs&) { refuse(); }
 void launch(const kernels::ColumnMaximaArgs&) { refuse(); }
@@ -43,6 +44,7 @@ void launch(const kernels::RmsNormForwardArgs&) { refuse(); }
 void launch(const kernels::RopeArgs&) { refuse(); }
 void launch(const kernels::RouteArgs&) { refuse(); }
 void launch(const kernels::RouteBackwardArgs&) { refuse(); }
+void launch(const kernels::SinkProductsArgs&) { refuse(); }
 void launch(const kernels::SortByExpertArgs&) { refuse(); }
 void launch(const kernels::SumLossesArgs&) { refuse(); }
 void launch(const kernels::SumOfSquaresArgs&) { refuse(); }
