@@ -15,7 +15,7 @@
 TITANIUM_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly TITANIUM_ROOT
 
-say() { printf '\033[1m[setup]\033[0m %s\n' "$*" >&2; }
+say() { if [ -n "${NO_COLOR:-}" ]; then printf '[setup] %s\n' "$*"; else printf '\033[1m[setup]\033[0m %s\n' "$*"; fi >&2; }
 fail() { printf '[setup] error: %s\n' "$*" >&2; exit 1; }
 
 # Lines of group $2 in file $1, comments dropped.
@@ -159,7 +159,7 @@ titanium_setup() {
     setup_key "$purpose" >"$build/.setup"
   fi
   # Silent when there is nothing to do.
-  ninja -C "$build" "${2:-all}" | { grep --line-buffered -v -E '^ninja: (Entering|no work)|Re-checking globbed' || true; } >&2 ||
+  NINJA_STATUS='[%f/%t, %p, %e s] ' ninja -C "$build" "${2:-all}" | { grep --line-buffered -v -E '^ninja: (Entering|no work)|Re-checking globbed' || true; } >&2 ||
     fail "the build failed; the compiler's message above says why"
   unlock_build
 }

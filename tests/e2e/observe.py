@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import socket
@@ -146,6 +147,36 @@ class Observe(unittest.TestCase):
             environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | variables
             done = subprocess.run(self.command("--training.steps=1"), cwd=ROOT, capture_output=True, text=True, env=environment)
             self.assertEqual("\x1b[" in done.stdout, colored, variables)
+
+
+class Progress(unittest.TestCase):
+    def shown_by(self, *options):
+        """What a terminal gets from work that takes more than a second, because nobody reads its output for so long."""
+        with tempfile.NamedTemporaryFile("w+") as text:
+            text.write("the quick brown fox\n" * 20_000)
+            text.seek(0)
+            ours, theirs = pty.openpty()
+            command = [PROGRAM, "tokenize", "--tokenizer", ROOT / "tests/assets/tokenizer", *options]
+            with subprocess.Popen(command, stdin=text, stdout=subprocess.PIPE, stderr=theirs) as run:
+                os.close(theirs)
+                run.stdout.read(1)  # it has begun
+                time.sleep(1.5)
+                self.assertEqual(len(run.stdout.read().splitlines()), 20_000)
+            shown = b""
+            try:
+                while piece := os.read(ours, 65536):
+                    shown += piece
+            except OSError:  # so ends a terminal
+                pass
+            os.close(ours)
+        self.assertEqual(run.returncode, 0)
+        return shown.decode()
+
+    def test_a_terminal_sees_rate_and_time_unless_told_quiet(self):
+        bars = self.shown_by().split("\r")
+        self.assertRegex(bars[1], r"^tokenising +\[[#-]{16}\] +\d+%  [\d.]+ [kM]?B/s  \d+ s left\x1b\[K$")
+        self.assertRegex(bars[-2], r"\[#{16}\] 100%  [\d.]+ [kM]?B/s  in \d+ s\x1b\[K$")
+        self.assertEqual(self.shown_by("--quiet"), "")
 
 
 if __name__ == "__main__":

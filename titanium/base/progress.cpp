@@ -46,11 +46,23 @@ Progress::~Progress() {
 }
 
 void Progress::update(int64_t done) {
-  const bool was_done = done_ == total_;
-  done_ = std::min(done, total_);
+  reached_ = done;
+  show(done >= total_);
+}
+
+void Progress::add(int64_t amount) {
+  const int64_t reached = reached_.fetch_add(amount) + amount;
+  show(reached >= total_);
+}
+
+void Progress::show(bool last) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  last ? lock.lock() : void(lock.try_lock());  // who is too late is shown by the next one
+  if (!lock.owns_lock() || finished_ || !progress_is_wanted()) return;
   const double now = output_.clock();
-  const bool finished = done_ == total_ && !was_done;
-  if (!progress_is_wanted() || (now < next_write_ && !(written_ && finished))) return;
+  done_ = std::min<int64_t>(reached_, total_);
+  finished_ = done_ == total_;
+  if (now < next_write_ && !(written_ && finished_)) return;
   next_write_ = now + (output_.terminal ? kBarInterval : kLineInterval);
   written_ = true;
   output_.terminal ? write_bar(now) : write_line(now);

@@ -1,8 +1,10 @@
 // Progress of long work, on stderr: a bar on a terminal, else a plain line now and then.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -17,10 +19,10 @@ struct ProgressOutput {
   std::function<void(std::string_view text)> write;
 };
 
-// One piece of work of a known size, with its rate and the time that is left. Not thread-safe. Work that is done within
-// a second is not worth a word; after that the class writes at most ten times a second on a terminal, else a line every
-// ten seconds. The last state is written if anything was, and an unfinished bar is ended by the destructor. Writes
-// nothing after silence_progress() (base/terminal.h).
+// One piece of work of a known size, with its rate and the time that is left. Work that is done within a second is not
+// worth a word; after that the class writes at most ten times a second on a terminal, else a line every ten seconds.
+// The last state is written if anything was, and an unfinished bar is ended by the destructor. Writes nothing after
+// silence_progress() (base/terminal.h). From any thread.
 class Progress {
  public:
   Progress(std::string label, int64_t total, ProgressUnit unit = ProgressUnit::kItems);
@@ -31,11 +33,14 @@ class Progress {
 
   // `done` of the total, at least as much as before.
   void update(int64_t done);
+  // So much more is done.
+  void add(int64_t amount);
 
  private:
   std::string amount(int64_t value) const;
   // ", 1.2 GB/s, 3 s left", with what is known.
   std::string rate(double now, const char* separator) const;
+  void show(bool last);
   void write_bar(double now) const;
   void write_line(double now) const;
 
@@ -43,10 +48,13 @@ class Progress {
   int64_t total_;
   ProgressUnit unit_;
   ProgressOutput output_;
-  int64_t done_ = 0;
+  std::atomic<int64_t> reached_ = 0;
+  std::mutex mutex_;  // guards what follows
+  int64_t done_ = 0;  // what was last looked at
   double started_;
   double next_write_;
   bool written_ = false;
+  bool finished_ = false;
   bool bar_open_ = false;
 };
 

@@ -139,7 +139,7 @@ void load_model(const DcpReader& reader, const nn::Module& model, const nn::Modu
   for (const nn::Buffer* buffer : model.persistent_buffers()) {
     requests.push_back({prefix + buffer->fqn, buffer->shape, whole_box(buffer->shape), buffer->value});
   }
-  reader.read(requests);
+  reader.read(requests, /*threads=*/0, "loading the model");
   for (Parameter* parameter : model.parameters()) parameter->value_changed();
 }
 
@@ -151,7 +151,7 @@ void load_optimizer(const DcpReader& reader, const optim::Optimizer& optimizer) 
                         scalar ? Shape() : part.parameter->global_shape, scalar ? Box() : part.parameter->shard,
                         part.tensor});
   }
-  reader.read(requests);
+  reader.read(requests, /*threads=*/0, "loading the optimizer");
 }
 
 bool has_state(const DcpReader& reader, const std::string& first) {

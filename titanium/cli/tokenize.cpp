@@ -1,5 +1,8 @@
 #include "titanium/cli/tokenize.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
@@ -9,6 +12,7 @@
 #include "titanium/base/error.h"
 #include "titanium/base/json.h"
 #include "titanium/base/printable.h"
+#include "titanium/base/progress.h"
 #include "titanium/cli/arguments.h"
 #include "titanium/data/tokenizer.h"
 
@@ -72,6 +76,13 @@ std::string decode_line(const data::Tokenizer& tokenizer, const Options& options
   return options.json ? nlohmann::json(text).dump() : text;
 }
 
+// Where the size of the input is known, and the output does not go to a terminal itself.
+std::unique_ptr<Progress> progress_of_input() {
+  struct ::stat status = {};
+  if (::fstat(STDIN_FILENO, &status) != 0 || !S_ISREG(status.st_mode) || ::isatty(STDOUT_FILENO) == 1) return nullptr;
+  return std::make_unique<Progress>("tokenising", status.st_size, ProgressUnit::kBytes);
+}
+
 }  // namespace
 
 int tokenize(Arguments args) {
@@ -90,8 +101,10 @@ int tokenize(Arguments args) {
   std::ios::sync_with_stdio(false);
   std::cin.tie(nullptr);  // else every line read flushes the output
   size_t number = 0;
+  const auto progress = progress_of_input();
   for (std::string line; std::getline(std::cin, line);) {
     ++number;
+    if (progress) progress->add(static_cast<int64_t>(line.size()) + 1);
     std::cout << (options.decode ? decode_line : encode_line)(tokenizer, options, line, number) << '\n';
   }
   std::cout.flush();

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "titanium/base/log.h"
+#include "titanium/base/terminal.h"
 #include "titanium/cli/error_sentence.h"
 #include "titanium/comm/environment.h"
 #include "titanium/comm/flight_recorder.h"
@@ -88,7 +89,7 @@ void end_after_peer_failure(const std::string& line) {
 
 void show_log(LogFormat format) {
   set_log_rank(comm::read_environment().rank);
-  if (output_is_shown()) log_to_stdout(log_level(), format);
+  output_is_shown() ? log_to_stdout(log_level(), format) : silence_progress();
 }
 
 int run_train(Arguments args) {

@@ -140,7 +140,7 @@ void WandbRun::write_run(const WandbSettings& settings, const std::string& confi
   run.text(6, settings.group).text(7, settings.job_type).text(8, settings.name).text(9, settings.notes);
   for (const std::string& tag : settings.tags) run.text(10, tag);
   run.text(13, host_name()).integer(14, resumed_step).message(17, timestamp(started_));
-  run.integer(18, resumed_step > 0 ? 1 : 0);
+  if (resumed_step > 0) run.integer(18, 1).integer(24, 1);  // it was resumed; the upload goes on at its end
   if (const auto& branch = settings.resume_from ? settings.resume_from : settings.fork_from) {
     ProtobufMessage point;
     point.text(1, branch->run).number(2, static_cast<double>(branch->step)).text(3, "_step");

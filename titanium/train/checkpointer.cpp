@@ -202,11 +202,14 @@ StateDict Checkpointer::full_state() {
 
 void Checkpointer::write(const StateDict& state, int64_t step) {
   const auto begin = std::chrono::steady_clock::now();
+  // What is written in the background would cross the lines of the steps.
+  const std::string label = run_.staging ? "" : "saving the checkpoint";
   checkpoint::save_together(
       *group_, root_, step,
       {.write =
            [&](const fs::path& folder) {
-             return format_dcp_part(checkpoint::write_dcp_files(folder, group_->rank(), state.tensors, state.objects));
+             return format_dcp_part(
+                 checkpoint::write_dcp_files(folder, group_->rank(), state.tensors, state.objects, /*files=*/4, label));
            },
        .complete =
            [&](const fs::path& folder, const std::vector<std::string>& texts) {

@@ -63,6 +63,19 @@ TEST(Progress, ATerminalGetsABarWithRateAndTimeLeftInEightyColumns) {
   EXPECT_TRUE(work.written.ends_with("[################] 100%  2 GB/s  in 1 h 6 min\x1b[K\n")) << work.written;
 }
 
+TEST(Progress, ThreadsAddTheirShares) {
+  TimedWork work(false);
+  work.now = 150;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 250; ++j) work.progress.add(1);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(work.written.ends_with("counting: 100% (1,000 of 1,000), 20/s, in 50 s\n")) << work.written;
+}
+
 TEST(Readable, DurationsCountsAndBytesAreShort) {
   EXPECT_EQ(readable_duration(12), "12 s");
   EXPECT_EQ(readable_duration(63), "1 min 3 s");

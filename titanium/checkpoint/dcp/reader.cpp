@@ -10,6 +10,7 @@
 #include "titanium/base/error.h"
 #include "titanium/base/nearest_name.h"
 #include "titanium/base/printable.h"
+#include "titanium/base/progress.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/stored_copy.h"
 #include "titanium/checkpoint/torch_file/archive.h"
@@ -107,6 +108,21 @@ struct DcpReader::Plan {
   };
   std::vector<Stretch> stretches;
   std::vector<Strided> strided;  // chunks that lie in a file in another order than row by row
+
+  int64_t bytes() const {
+    uint64_t sum = 0;
+    for (const Stretch& stretch : stretches) sum += stretch.end - stretch.begin;
+    return static_cast<int64_t>(sum);
+  }
+  // Every stretch tells what was read of it.
+  void report_to(Progress& progress) {
+    for (Stretch& stretch : stretches) {
+      stretch.use = [use = std::move(stretch.use), &progress](uint64_t position, std::span<const std::byte> bytes) {
+        use(position, bytes);
+        progress.add(static_cast<int64_t>(bytes.size()));
+      };
+    }
+  }
 };
 
 DcpReader::DcpReader(const std::filesystem::path& folder)
@@ -279,13 +295,18 @@ void DcpReader::plan_chunk(const DcpRequest& request, const Box& chunk, const Bo
   }
 }
 
-void DcpReader::read(std::span<const DcpRequest> requests, int threads) const {
+void DcpReader::read(std::span<const DcpRequest> requests, int threads, const std::string& label) const {
   Plan all;
   StretchOptions options{.threads = threads, .keep_going = false, .stream = {}};
   for (const DcpRequest& request : requests) {
     plan(request, all);
     const c10::Device device = request.destination.device();
     if (!device.is_cpu()) options.stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+  }
+  std::optional<Progress> progress;
+  if (!label.empty()) {
+    progress.emplace(label, all.bytes(), ProgressUnit::kBytes);
+    all.report_to(*progress);
   }
   const auto problems = read_stretches(folder_, all.stretches, sidecar_.sums, options);
   if (!problems.empty()) throw Error(problems.front().message);

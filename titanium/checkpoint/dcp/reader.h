@@ -48,8 +48,9 @@ class DcpReader {
   // that many threads (0: chosen), and checks their checksums; where the checkpoint has none (torch's), the checksum of
   // each chunk that is read wholly. Floating-point numbers are converted to the destination's dtype; other dtypes must
   // be the same. Throws Error when a saved tensor has another shape than `global_shape`, or when its chunks do not
-  // cover the box. Destinations on a GPU are filled on the current stream, and they are when this returns.
-  void read(std::span<const DcpRequest> requests, int threads = 0) const;
+  // cover the box. Destinations on a GPU are filled on the current stream, and they are when this returns. With a
+  // `label`, progress is shown under that name.
+  void read(std::span<const DcpRequest> requests, int threads = 0, const std::string& label = "") const;
 
   // One box.
   void read_box(const std::string& name, const Shape& global_shape, const Box& box, const Tensor& destination) const;

@@ -8,6 +8,7 @@
 #include <future>
 
 #include "titanium/base/error.h"
+#include "titanium/base/progress.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/io/crc32.h"
 #include "titanium/checkpoint/io/temporary_file.h"
@@ -110,7 +111,7 @@ struct WrittenFile {
   FileSum sum;
 };
 
-WrittenFile write_file(const std::filesystem::path& folder, const FilePlan& plan) {
+WrittenFile write_file(const std::filesystem::path& folder, const FilePlan& plan, Progress* progress) {
   const c10::NoGradGuard no_grad;
   SummedFile file(folder, plan.name);
   Locations locations;
@@ -126,6 +127,7 @@ WrittenFile write_file(const std::filesystem::path& folder, const FilePlan& plan
   }
   for (const DcpTensorItem* item : plan.tensors) {
     place({item->name, item->box.offset}, [&] { write_tensor(file, item->tensor); });
+    if (progress != nullptr) progress->add(static_cast<int64_t>(item->tensor.nbytes()));
   }
   FileSum sum = file.publish();
   return {std::move(locations), std::move(sum)};
@@ -155,7 +157,7 @@ void write_whole(const std::filesystem::path& path, std::string_view content) {
 }  // namespace
 
 DcpPart write_dcp_files(const std::filesystem::path& folder, int rank, std::span<const DcpTensorItem> tensors,
-                        std::span<const DcpObjectItem> objects, int files) {
+                        std::span<const DcpObjectItem> objects, int files, const std::string& label) {
   DcpPart part;
   DcpMetadata& metadata = part.metadata;
   for (const DcpTensorItem& item : tensors) add_tensor(item, metadata);
@@ -164,10 +166,17 @@ DcpPart write_dcp_files(const std::filesystem::path& folder, int rank, std::span
              "\"{}\" is given twice. Names in a checkpoint are unique.", item.name);
     if (!item.path.empty()) metadata.paths[item.name] = item.path;
   }
+  std::optional<Progress> progress;
+  if (!label.empty()) {
+    int64_t bytes = 0;
+    for (const DcpTensorItem& item : tensors) bytes += static_cast<int64_t>(item.tensor.nbytes());
+    progress.emplace(label, bytes, ProgressUnit::kBytes);
+  }
+  Progress* const shown = progress ? &*progress : nullptr;
   std::vector<std::future<WrittenFile>> running;
   for (FilePlan& plan : plan_files(rank, tensors, objects, files)) {
-    running.push_back(
-        std::async(std::launch::async, [&folder, plan = std::move(plan)] { return write_file(folder, plan); }));
+    running.push_back(std::async(std::launch::async,
+                                 [&folder, plan = std::move(plan), shown] { return write_file(folder, plan, shown); }));
   }
   for (auto& file : running) {
     WrittenFile written = file.get();

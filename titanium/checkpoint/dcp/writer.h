@@ -45,9 +45,9 @@ struct DcpPart {
 };
 
 // Writes `__<rank>_<k>.distcp` into the folder, at most `files` of them, of about the same size and each by threads of
-// its own. When it returns, the files are on the disk.
+// its own. When it returns, the files are on the disk. With a `label`, progress is shown under that name.
 DcpPart write_dcp_files(const std::filesystem::path& folder, int rank, std::span<const DcpTensorItem> tensors,
-                        std::span<const DcpObjectItem> objects, int files = 4);
+                        std::span<const DcpObjectItem> objects, int files = 4, const std::string& label = "");
 
 // To send a part to another rank. `what` names it in the message when the bytes are not those of a part.
 std::string format_dcp_part(const DcpPart& part);
