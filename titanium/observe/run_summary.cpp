@@ -18,13 +18,23 @@ std::optional<double> recent_step_seconds(const Columns& columns) {
   return ((*times)[last] - (*times)[first]) / (columns.steps[last] - columns.steps[first]);
 }
 
-// `time_s` is that of a process: all processes together, as far as their steps are in the file.
-double productive_seconds(const std::vector<double>& times) {
+// Which start has trained a step for good: the last one that went on before it.
+size_t start_of(const RunData& run, double step) {
+  size_t index = run.restarts.size();
+  while (index > 0 && run.restarts[index - 1].step >= step) --index;
+  return index;
+}
+
+// `time_s` begins again with each process: the sum over all, as far as their steps stay.
+double productive_seconds(const RunData& run, const std::vector<double>& times) {
   double sum = 0, last = 0;
-  for (const double time : times) {
-    if (std::isnan(time)) continue;
-    if (time < last) sum += last;
-    last = time;
+  size_t start = 0;
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (std::isnan(times[i])) continue;
+    const size_t own = start_of(run, run.columns.steps[i]);
+    if (own != start || times[i] < last) sum += last;
+    start = own;
+    last = times[i];
   }
   return sum + last;
 }
@@ -66,10 +76,10 @@ RunSummary summarize(const RunData& run, double now) {
   if (run.first_start > 0) {
     summary.elapsed = std::max(0.0, (goes_on ? now : std::max(summary.last_logged, run.first_start)) - run.first_start);
   } else if (times != nullptr) {
-    summary.elapsed = productive_seconds(*times);
+    summary.elapsed = productive_seconds(run, *times);
   }
   if (run.first_start > 0 && times != nullptr && summary.elapsed > 0) {
-    summary.goodput = std::min(1.0, productive_seconds(*times) / summary.elapsed);
+    summary.goodput = std::min(1.0, productive_seconds(run, *times) / summary.elapsed);
   }
   return summary;
 }

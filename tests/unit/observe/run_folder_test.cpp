@@ -172,12 +172,15 @@ TEST(RunSummary, TimeLeftFollowsFromTheLastSteps) {
   EXPECT_DOUBLE_EQ(*summary.goodput, 119.0 / 130);
 }
 
-TEST(RunSummary, GoodputCountsStepsThatStayAndAllProcesses) {
+TEST(RunSummary, GoodputIsThatOfStepsThatStayInAllProcesses) {
   const fs::path folder = test_folder();
+  // The first process came to step 19 in 19 s and was gone; the second went on from step 10, and the times begin again.
   append(folder / "run.jsonl", start(0, 5000) + start(10, 5050));
-  append(folder / "metrics.jsonl", record(1, 4, 1) + record(10, 3, 10) + record(20, 2, 10));  // time_s starts again
-  const RunFolder run(folder);
-  EXPECT_DOUBLE_EQ(*summarize(run.data(), 5100).goodput, 10.0 / 100);
+  append(folder / "metrics.jsonl", record(1, 4, 1) + record(10, 3, 10) + record(20, 2, 15));
+  EXPECT_DOUBLE_EQ(*summarize(RunFolder(folder).data(), 5100).goodput, (10 + 15) / 100.0);
+  fs::remove(folder / "run.jsonl");  // without it, times that decrease tell
+  append(folder / "metrics.jsonl", record(30, 2, 5));
+  EXPECT_DOUBLE_EQ(summarize(RunFolder(folder).data(), 5100).elapsed, 15 + 5);
 }
 
 TEST(RunSummary, StatesFollowFromTheEventsAndTheClock) {
