@@ -10,17 +10,23 @@
 #   LOG_RANK            ranks whose output is shown, comma separated (default: 0)
 #   LOG_DIR, RUN_ID     folder for the output of all ranks, and the run's name in it (default: no files)
 #   MAX_RESTARTS        how often all ranks are started again after a failure (default: 0)
+#   STOP_CODE           exit code when the run was asked to stop before its end (default: 0)
 #   NNODES, NODE_RANK   number of nodes, number of this one (default: OVERRIDE_PET_NNODES or PET_NNODES, PET_NODE_RANK, else 1
-#                       node); with several, MASTER_ADDR and MASTER_PORT (default: 29500) are those of node 0
+#                       node); with several, MASTER_ADDR and MASTER_PORT (default: PET_MASTER_ADDR and PET_MASTER_PORT, 29500) are
+#                       those of node 0
 #   RDZV_TIMEOUT        seconds to wait for the other nodes (default: 600, but 30 while the host of node 0 cannot be reached)
+#   TITANIUM            this program is started and nothing is built, as in an image
 #   COMM_MODE           fake_backend: one step in one process that plays rank 0 of NGPU ranks
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source tools/setup.sh
 source tools/train_command.sh
-titanium_setup program titanium
+if [ -z "${TITANIUM:-}" ]; then
+  titanium_setup program titanium
+  TITANIUM=$TITANIUM_BUILD/titanium
+fi
 
 export LOG_RANK=${LOG_RANK:-0}
 if has_gpu_driver; then default_config=debug_model; else default_config=debug_model_cpu; fi
-train_command "$TITANIUM_BUILD/titanium" --job.config_file "${CONFIG_FILE:-configs/llama3/$default_config.toml}" "$@"
+train_command "$TITANIUM" --job.config_file "${CONFIG_FILE:-configs/llama3/$default_config.toml}" "$@"
 exec "${command[@]}"

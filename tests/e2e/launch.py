@@ -315,6 +315,24 @@ print("ready", flush=True); waits()"""
         out, _ = self.end(launcher, 0)
         self.assertEqual((out.count("asked"), out.count("saved")), (1, 1), out)
 
+    def test_a_stop_gives_all_nodes_the_exit_code_that_was_asked_for(self):
+        script = """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print("ready", flush=True)
+if rank == 1: waits()
+while not os.path.exists(os.environ["STOPPED"]): time.sleep(0.05)"""
+        stopped, endpoint = self.folder / "stopped", f"127.0.0.1:{free_port()}"
+        nodes = [self.start(script, "--nnodes", 2, "--node-rank", node, "--rdzv-endpoint", endpoint, "--stop-code", 75, "--log-rank", "0,1",
+                            STOPPED=str(stopped)) for node in (0, 1)]
+        while "ready" not in nodes[1].stdout.readline():
+            pass
+        nodes[1].send_signal(signal.SIGTERM)
+        stopped.touch()  # rank 0 ends by itself, as one that all ranks have agreed to stop
+        self.assertIn("Stopped on request: exit code 75", self.end(nodes[0], 75)[0])
+        self.end(nodes[1], 75)
+        self.launch("pass", "--stop-code", 75)
+        self.assertIn("--stop-code 256 should be from 0 to 255", self.refused("--stop-code", "256", "--", "train"))
+
     def test_a_log_that_cannot_be_written_does_not_end_the_job(self):
         limit = ["bash", "-c", 'ulimit -f 1; trap "" XFSZ; exec "$@"', "bash"]
         script = 'print("x" * 5000, flush=True)'

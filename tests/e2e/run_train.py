@@ -68,6 +68,11 @@ class RunTrainTest(unittest.TestCase):
         automatic = {**petted, "PET_NPROC_PER_NODE": "auto"}
         self.assertEqual(train_command(**automatic), LAUNCH.format(1, 0) + nodes + TRAIN)
         self.assertEqual(train_command(**automatic, GPU="1"), LAUNCH.format("gpu", 0) + nodes + TRAIN)
+        trainer = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_NPROC_PER_NODE": "8", "PET_MASTER_ADDR": "job-node-0-0.job", "PET_MASTER_PORT": "29400"}
+        self.assertEqual(train_command(**trainer), LAUNCH.format(8, 0) + NODES.format(2, 1, "job-node-0-0.job:29400") + TRAIN)
+
+    def test_a_stop_may_have_an_exit_code_of_its_own(self):
+        self.assertEqual(train_command(STOP_CODE="143"), LAUNCH.format(1, 0) + " --stop-code 143" + TRAIN)
 
     def test_the_users_number_of_nodes_wins(self):
         base = {"MASTER_ADDR": "m", "PET_NNODES": "4", "PET_NODE_RANK": "1", "OVERRIDE_PET_NNODES": "2"}
@@ -165,17 +170,6 @@ class DeployTest(unittest.TestCase):
             self.assertEqual(result.stdout.count(f"Launching 4 ranks on 2 nodes: run 77.0, attempt 1 of 1, store at 127.0.0.1:{port}"), 2, result.stdout)
             logs = sorted(path.parent.name for path in (root / "outputs/logs/77.0/attempt_0").glob("*/stderr.log") if "some.toml" in path.read_text())
             self.assertEqual(logs, list("0123"), result.stderr)
-
-    def test_the_job_of_kubernetes_gives_every_pod_the_same_command(self):
-        job = yaml.safe_load((ROOT / "deploy/kubernetes/pytorchjob.yaml").read_text())
-        self.assertEqual((job["apiVersion"], job["kind"]), ("kubeflow.org/v1", "PyTorchJob"))
-        replicas = job["spec"]["pytorchReplicaSpecs"]
-        master, worker = (replicas[name]["template"]["spec"]["containers"][0] for name in ("Master", "Worker"))
-        self.assertEqual(replicas["Master"]["replicas"], 1)
-        self.assertEqual(master["name"], "pytorch")  # the only name that the operator looks for
-        self.assertEqual(master, worker)
-        variables = {variable["name"]: variable["value"] for variable in master["env"]}
-        self.assertEqual(str(master["resources"]["limits"]["nvidia.com/gpu"]), variables["NGPU"])
 
     def test_files_in_deploy_set_only_variables_that_run_train_knows(self):
         known = set(re.findall(r"\b[A-Z][A-Z_]+\b", (ROOT / "run_train.sh").read_text()))

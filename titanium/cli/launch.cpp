@@ -28,6 +28,7 @@ struct Request {
   std::string endpoint;
   bool standalone = false;
   int max_restarts = 0;
+  int stop_code = 0;
   std::string log_dir;
   std::string log_ranks;
   std::optional<int> rendezvous_timeout;
@@ -163,7 +164,10 @@ launch::LaunchOptions to_options(const Request& request, Arguments command) {
   if (request.run_id.find('/') != std::string::npos || request.run_id == "." || request.run_id == "..") {
     refuse("--run-id {} should be a name that can be a folder's.", request.run_id);
   }
+  if (request.stop_code < 0 || request.stop_code > 255)
+    refuse("--stop-code {} should be from 0 to 255.", request.stop_code);
   options.max_restarts = request.max_restarts;
+  options.stop_code = request.stop_code;
   options.run_id = request.run_id;
   options.log_dir = request.log_dir;
   options.shown_ranks = shown_ranks(request, options.nodes * options.processes);
@@ -202,6 +206,9 @@ void declare_options(CLI::App& app, Request& request) {
   app.add_flag("--standalone", request.standalone, "One node and a free port, as without --rdzv-endpoint");
   app.add_option("--max-restarts", request.max_restarts,
                  "How often all ranks are started again after a failure; node 0's counts")
+      ->capture_default_str();
+  app.add_option("--stop-code", request.stop_code,
+                 "Exit code when the job was asked to stop before its end, so that a cluster manager starts it again")
       ->capture_default_str();
   app.add_option(
       "--rdzv-timeout", request.rendezvous_timeout,

@@ -50,15 +50,16 @@ void report(const Failure& failure, const LaunchOptions& options, const Writer& 
 }
 
 // The failure on which all nodes agree.
-std::optional<Failure> agreed_outcome(Rendezvous& rendezvous, const std::optional<Failure>& own) {
+std::optional<Failure> agreed_outcome(Rendezvous& rendezvous, const std::optional<Failure>& own, bool stopped) {
   if (own) return rendezvous.publish(*own);
   if (auto elsewhere = rendezvous.failure()) return elsewhere;
-  return rendezvous.wait_for_others();
+  return rendezvous.wait_for_others(stopped);
 }
 
 struct Outcome {
   std::optional<Failure> failure;
   bool stopping = false;  // this launcher was asked to stop: no restart
+  bool stopped = false;   // a launcher was asked to stop, and all ranks ended well
 };
 
 Outcome run_attempt(const LaunchOptions& options, const comm::Environment& node, Rendezvous& rendezvous,
@@ -78,7 +79,8 @@ Outcome run_attempt(const LaunchOptions& options, const comm::Environment& node,
   if (workers.stopping()) SignalQueue::ignore_further_stops();
   const DefaultSignals no_processes(signals);
   try {
-    return {agreed_outcome(rendezvous, own), workers.stopping()};
+    const std::optional<Failure> failure = agreed_outcome(rendezvous, own, workers.stopping());
+    return {failure, workers.stopping(), !failure && rendezvous.stopped_anywhere()};
   } catch (const comm::CommError& error) {
     if (own) report(*own, options, write);
     throw Error(fmt::format("the launcher of node 0 has ended without a word, so this one ends too: {}", error.what()));
@@ -97,12 +99,13 @@ int launch(const LaunchOptions& options, const Writer& write) {
   Rendezvous rendezvous = meet(options, signals);
   for (;;) {
     const comm::Environment node = begin_attempt(options, rendezvous, signals);
-    const auto [failure, stopping] = run_attempt(options, node, rendezvous, signals, write);
+    const auto [failure, stopping, stopped] = run_attempt(options, node, rendezvous, signals, write);
     if (failure) report(*failure, options, write);
     if (!failure || failure->stopped || stopping || node.restart_count >= rendezvous.max_restarts()) {
       const DefaultSignals no_processes(signals);
       rendezvous.leave();
-      return failure ? failure->exit.exit_code() : 0;
+      if (stopped && options.stop_code != 0) log_info("Stopped on request: exit code {}", options.stop_code);
+      return failure ? failure->exit.exit_code() : stopped ? options.stop_code : 0;
     }
     log_warning("Restarting all ranks: {} of {} restarts", node.restart_count + 1, rendezvous.max_restarts());
   }

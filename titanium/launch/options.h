@@ -21,6 +21,7 @@ struct LaunchOptions {
   std::string address;  // of node 0's store; empty: a store that only this machine reaches
   int port = 0;
   int max_restarts = 0;           // that of node 0 counts
+  int stop_code = 0;              // exit code when a launcher of the job was asked to stop and all ranks ended well
   std::string run_id;             // empty: node 0 makes one up
   std::filesystem::path log_dir;  // empty: no log files
   std::set<int> shown_ranks = {0};

@@ -15,6 +15,8 @@
 namespace titanium::launch {
 namespace {
 
+constexpr const char* kStopped = "stopped";
+
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
@@ -182,14 +184,22 @@ void Rendezvous::report_silence(Heartbeats& heartbeats) {
   if (const auto silent = heartbeats.silent_node(Clock::now())) publish(Failure::lost_node(*silent));
 }
 
-std::optional<Failure> Rendezvous::wait_for_others() {
+std::optional<Failure> Rendezvous::wait_for_others(bool stopped) {
+  stopped_ = stopped;
   if (options_.nodes == 1) return std::nullopt;
-  store_.set(key("done", options_.node_rank), "");
+  store_.set(key("done", options_.node_rank), stopped ? kStopped : "");
   while (!missing("done").empty()) {
     if (auto failed = failure()) return failed;
     std::this_thread::sleep_for(kPollInterval);
   }
   return std::nullopt;
+}
+
+bool Rendezvous::stopped_anywhere() const {
+  for (int node = 0; !stopped_ && options_.nodes > 1 && node < options_.nodes; ++node) {
+    if (store_.get(key("done", node), kAnswerTime) == kStopped) return true;
+  }
+  return stopped_;
 }
 
 void Rendezvous::leave() {

@@ -42,8 +42,11 @@ class Rendezvous {
   void beat();
   // On node 0: publishes the failure of a node that has been silent for too long. Elsewhere nothing.
   void report_silence(Heartbeats& heartbeats);
-  // All ranks of this node have ended well: waits until those of all nodes have. The failure, if one ended otherwise.
-  std::optional<Failure> wait_for_others();
+  // All ranks of this node have ended well, because this launcher was asked to stop or by themselves: waits until those
+  // of all nodes have. The failure, if one ended otherwise.
+  std::optional<Failure> wait_for_others(bool stopped);
+  // Whether a launcher was asked to stop. To be called after wait_for_others.
+  bool stopped_anywhere() const;
   // The job is over. Node 0 waits a little until all others know, since they cannot ask after it.
   void leave();
 
@@ -71,6 +74,7 @@ class Rendezvous {
   int attempt_ = -1;
   std::string run_id_;
   int max_restarts_ = 0;
+  bool stopped_ = false;
 };
 
 }  // namespace titanium::launch

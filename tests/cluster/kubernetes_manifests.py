@@ -1,0 +1,149 @@
+"""The manifests of deploy/kubernetes against the schemas of Kubernetes, JobSet and Kubeflow Trainer, and Run:ai's submit line."""
+
+import copy
+import pathlib
+import stat
+import subprocess
+import tempfile
+import unittest
+
+import kubeflow_trainer_api.models as schemas
+import pods
+
+# Kubeflow's training operator has no schemas in a package of its own: the members of PyTorchJob that its reference lists.
+PYTORCHJOB = {"elasticPolicy", "nprocPerNode", "pytorchReplicaSpecs", "runPolicy"}
+RUN_POLICY = {"activeDeadlineSeconds", "backoffLimit", "cleanPodPolicy", "managedBy", "schedulingPolicy", "suspend", "ttlSecondsAfterFinished"}
+REPLICA = {"replicas", "restartPolicy", "template"}
+
+
+def check(schema, value):
+    """Types are checked by the model; a member that it does not know is missing from what it gives back."""
+    model = schema.from_dict(copy.deepcopy(value))
+    given_back = model.to_dict()
+    unknown = list(differences(value, given_back))
+    assert not unknown, f"not in the schema of {schema.__name__}: {', '.join(unknown)}"
+
+
+def differences(value, given_back, path=""):
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key not in given_back:
+                yield f"{path}.{key}"
+            else:
+                yield from differences(item, given_back[key], f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from differences(item, given_back[index], f"{path}[{index}]")
+
+
+def check_pytorchjob(job):
+    assert set(job) == {"apiVersion", "kind", "metadata", "spec"} and job["apiVersion"] == "kubeflow.org/v1", job
+    assert set(job["spec"]) <= PYTORCHJOB and set(job["spec"].get("runPolicy", {})) <= RUN_POLICY, job["spec"]
+    assert job["spec"]["runPolicy"]["cleanPodPolicy"] in ("Running", "All", "None")
+    for replica in job["spec"]["pytorchReplicaSpecs"].values():
+        assert set(replica) <= REPLICA and replica["restartPolicy"] in ("Always", "OnFailure", "Never", "ExitCode"), replica
+        check(schemas.IoK8sApiCoreV1PodTemplateSpec, replica["template"])
+
+
+CHECKS = {
+    "pytorchjob.yaml": {"PyTorchJob": check_pytorchjob},
+    "job.yaml": {"Service": None, "Job": lambda job: check(schemas.IoK8sApiBatchV1Job, job)},
+    "jobset.yaml": {"JobSet": lambda job: check(schemas.JobsetV1alpha2JobSet, job)},
+    "trainjob.yaml": {"TrainJob": lambda job: check(schemas.TrainerV1alpha1TrainJob, job)},
+}
+
+
+def pod_specs(document):
+    """Every specification of pods in a document."""
+    if isinstance(document, dict):
+        if "containers" in document:
+            yield document
+        for item in document.values():
+            yield from pod_specs(item)
+    elif isinstance(document, list):
+        for item in document:
+            yield from pod_specs(item)
+
+
+class ManifestsTest(unittest.TestCase):
+    def test_every_manifest_is_what_its_schema_says(self):
+        self.assertEqual(sorted(path.name for path in (pods.ROOT / "deploy/kubernetes").glob("*.yaml")), sorted(CHECKS))
+        for name, kinds in CHECKS.items():
+            documents = pods.read_manifest(name)
+            self.assertEqual([document["kind"] for document in documents], list(kinds))
+            for document in documents:
+                with self.subTest(f"{name} {document['kind']}"):
+                    if kinds[document["kind"]]:
+                        kinds[document["kind"]](document)
+
+    def test_the_check_finds_a_misspelt_member_and_a_wrong_type(self):
+        job = pods.read_manifest("job.yaml")[1]
+        pod = job["spec"]["template"]["spec"]
+        pod["containers"][0]["volumeMount"] = pod["containers"][0].pop("volumeMounts")
+        with self.assertRaisesRegex(AssertionError, r"\.spec\.template\.spec\.containers\[0\]\.volumeMount"):
+            check(schemas.IoK8sApiBatchV1Job, job)
+        job = pods.read_manifest("job.yaml")[1]
+        job["spec"]["completions"] = "four"
+        with self.assertRaisesRegex(ValueError, "completions"):
+            check(schemas.IoK8sApiBatchV1Job, job)
+
+    def test_the_service_of_the_plain_job_is_its_pods_domain(self):
+        service, job = pods.read_manifest("job.yaml")
+        self.assertEqual(set(service["spec"]), {"clusterIP", "publishNotReadyAddresses", "selector"})
+        self.assertEqual(service["spec"]["clusterIP"], "None")
+        self.assertEqual(service["metadata"]["name"], job["spec"]["template"]["spec"]["subdomain"])
+        self.assertEqual(service["spec"]["selector"], {"batch.kubernetes.io/job-name": job["metadata"]["name"]})
+
+    def test_pods_have_the_mounts_time_and_rights_that_training_needs(self):
+        for name in CHECKS:
+            for spec in pod_specs(pods.read_manifest(name)):
+                with self.subTest(name):
+                    self.assertGreater(spec["terminationGracePeriodSeconds"], 60)
+                    self.assertTrue(spec["securityContext"]["runAsNonRoot"])
+                    mounts = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
+                    self.assertEqual(mounts, {"checkpoints": "/checkpoints", "shared-memory": "/dev/shm"})
+                    self.assertEqual({volume["name"] for volume in spec["volumes"]}, set(mounts))
+
+    def test_gpus_ranks_and_nodes_agree(self):
+        for name in ("job.yaml", "jobset.yaml"):
+            document = pods.read_manifest(name)[-1]
+            spec = document["spec"] if name == "job.yaml" else document["spec"]["replicatedJobs"][0]["template"]["spec"]
+            container = spec["template"]["spec"]["containers"][0]
+            variables = {variable["name"]: variable.get("value") for variable in container["env"]}
+            self.assertEqual({spec["completions"], spec["parallelism"], int(variables["NNODES"])}, {4})
+            self.assertEqual(str(container["resources"]["limits"]["nvidia.com/gpu"]), variables["NGPU"])
+
+    def test_only_the_pod_of_rank_0_has_probes_and_they_ask_for_health(self):
+        specs = pods.read_manifest("pytorchjob.yaml")[0]["spec"]["pytorchReplicaSpecs"]
+        master, worker = (specs[name]["template"]["spec"]["containers"][0] for name in ("Master", "Worker"))
+        for probe in ("startupProbe", "livenessProbe"):
+            self.assertEqual(master[probe]["httpGet"], {"path": "/health", "port": "metrics"})
+        self.assertEqual(worker, {key: value for key, value in master.items() if not key.endswith("Probe")})
+        variables = {variable["name"]: variable["value"] for variable in master["env"]}
+        self.assertEqual(str(master["resources"]["limits"]["nvidia.com/gpu"]), variables["NGPU"])
+        self.assertEqual(master["name"], "pytorch")  # the only name that the operator looks for
+        self.assertIn(f"--metrics.port={master['ports'][0]['containerPort']}", master["args"])
+
+    def test_run_ais_line_is_a_job_of_all_nodes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            runai = pathlib.Path(folder) / "runai"
+            runai.write_text('#!/bin/bash\nprintf "%s\\n" "$@"\n')
+            runai.chmod(runai.stat().st_mode | stat.S_IXUSR)
+            environment = {"PATH": f"{folder}:/usr/bin:/bin", "IMAGE": "registry/titanium", "NODES": "4", "RDZV_TIMEOUT": "300"}
+            result = subprocess.run([pods.ROOT / "deploy/kubernetes/runai_submit.sh", "run-1", "--training.steps", "10"], capture_output=True, text=True,
+                                    env=environment, check=True)
+        words = result.stdout.splitlines()
+        self.assertEqual(words[:4], ["submit-dist", "pytorch", "--name", "run-1"])
+        options = dict(zip(words[2:-1:1], words[3:]))
+        self.assertEqual((options["--workers"], options["-g"], options["--image"]), ("3", "8", "registry/titanium"))
+        self.assertIn("--large-shm", words)
+        self.assertEqual(options["--existing-pvc"], "claimname=titanium-checkpoints,path=/checkpoints")
+        variables = dict(words[place + 1].split("=", 1) for place, word in enumerate(words) if word == "-e")
+        self.assertEqual({name: variables[name] for name in ("OVERRIDE_PET_NNODES", "NGPU", "MAX_RESTARTS", "RDZV_TIMEOUT")},
+                         {"OVERRIDE_PET_NNODES": "4", "NGPU": "8", "MAX_RESTARTS": "1", "RDZV_TIMEOUT": "300"})
+        self.assertEqual(words[words.index("--command") + 1:][:2], ["--", "./run_train.sh"])
+        self.assertEqual(words[-2:], ["--training.steps", "10"])
+
+
+if __name__ == "__main__":
+    unittest.main()
