@@ -59,8 +59,8 @@ install_wheels() {
     [ -e "$venv/.group-$name" ] && continue
     mapfile -t wheels < <(group "$pins_file" "$name")
     say "downloading ${#wheels[@]} wheels of group '$name' into $venv"
-    "$venv/bin/pip" install --disable-pip-version-check --no-deps --no-compile --progress-bar on "${wheels[@]}" >&2 ||
-      fail "pip failed. Install by hand: $venv/bin/pip install --no-deps ${wheels[*]}"
+    "$venv/bin/pip" install --disable-pip-version-check --no-deps --no-compile --progress-bar on -r <(printf '%s\n' "${wheels[@]}") >&2 ||
+      fail "pip failed. Install by hand: $venv/bin/pip install --no-deps ${wheels[*]%% *}"
     touch "$venv/.group-$name"
   done
   exec 9>&-
@@ -116,7 +116,7 @@ configure() {
     fi
   fi
   [ -n "$torch" ] && [ "$purpose" = program ] || wheel_groups+=(program)
-  [ "$purpose" = test ] && wheel_groups+=(cuda test)
+  [ "$purpose" = test ] && wheel_groups+=(cuda test vocabularies)
   [ -n "$nvcc" ] && [ -z "$torch" ] && wheel_groups+=(cuda)
   [ ${#wheel_groups[@]} -eq 0 ] || install_wheels "$venv" "${wheel_groups[@]}"
   [ -n "$torch" ] || torch=$(echo "$venv"/lib/python3*/site-packages/torch)

@@ -12,20 +12,14 @@ import unittest
 
 import text_samples
 import tokenizer_families
-from tokenizers import Tokenizer, pre_tokenizers, Regex
+from tokenize_lines import titanium
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 TITANIUM = os.environ["TITANIUM"]
 RANDOM_STRINGS = 100_000
 VOCAB_SIZE = 2_000
 SKIP_SPECIAL = (((), True),)
 KEEP_SPECIAL = ((("--keep-special",), False),)
-
-
-def titanium(folder, lines, *flags):
-    command = [TITANIUM, "tokenize", "--tokenizer", str(folder), "--json", *flags]
-    run = subprocess.run(command, input="".join(json.dumps(line) + "\n" for line in lines), capture_output=True, text=True, encoding="utf-8")
-    assert run.returncode == 0, run.stderr
-    return [json.loads(line) for line in run.stdout.split("\n")[:-1]]
 
 
 def reference_class():
@@ -225,6 +219,53 @@ class Parity(unittest.TestCase):
                     expected = [reference.encode(text).ids for text in texts]
                     self.assertEqual(titanium(folder, texts), expected)
                     self.assertEqual(titanium(folder, expected, "--decode"), [reference.decode(ids) for ids in expected])
+
+    def test_other_normalizers_pre_tokenizers_and_decoders(self):
+        """What families without byte-level BPE use: Llama 2's two ways to mark spaces, and the parts of smaller ones."""
+        llama2 = dict(normalizer=normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), decoder=decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]))
+        variants = {
+            "llama2": llama2,
+            "metaspace_first": dict(pre=pre_tokenizers.Metaspace("▁", "first", False), decoder=decoders.Metaspace("▁", "first", False)),
+            "metaspace_split": dict(pre=pre_tokenizers.Metaspace("▁", "always", True), decoder=decoders.Metaspace("▁", "always", True)),
+            "nfkc_strip": dict(normalizer=normalizers.Sequence([normalizers.NFKC(), normalizers.Strip()]), pre=pre_tokenizers.Whitespace()),
+            "nfkd": dict(normalizer=normalizers.NFKD(), pre=pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("merged_with_previous")])),
+            "nfd_replace": dict(normalizer=normalizers.Sequence([normalizers.NFD(), normalizers.Replace(Regex(r"\p{M}+"), "")]), pre=pre_tokenizers.Punctuation()),
+        }
+        texts = [text[:3000] for text in self.texts[::5]] + list(text_samples.script_samples())[::2]
+        texts += list(text_samples.random_strings(3000, 11, ["<s>", "</s>", "▁", " <s> "])) + ["ab cd " * 2000]
+        bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+        for name, parts in variants.items():
+            with self.subTest(name):
+                tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+                for part, value in (("normalizer", parts.get("normalizer")), ("pre_tokenizer", parts.get("pre")), ("decoder", parts.get("decoder"))):
+                    if value is not None:
+                        setattr(tokenizer, part, value)
+                trainer = trainers.BpeTrainer(vocab_size=1500, special_tokens=["<unk>", "<s>", "</s>", *bytes_], limit_alphabet=300, show_progress=False, max_token_length=16)
+                tokenizer.train_from_iterator([line for text in self.training_texts[:40] for line in text.splitlines()], trainer)
+                data = json.loads(tokenizer.to_str())
+                data["added_tokens"] = [token for token in data["added_tokens"] if token["content"] not in bytes_]
+                folder = pathlib.Path(self.folder.name) / f"part_{name}"
+                folder.mkdir()
+                (folder / "tokenizer.json").write_text(json.dumps(data), encoding="utf-8")
+                self.tokenizers[name] = folder, Tokenizer.from_str(json.dumps(data))
+                self.compare(name, texts, decode=SKIP_SPECIAL)
+                del self.tokenizers[name]
+
+    def test_special_tokens_as_text_are_those_of_hugging_face(self):
+        folder, tokenizer = self.tokenizers["llama3"]
+        texts = ["a<|begin_of_text|>b", "<|end_of_text|>", " <|end_of_text|><|end_of_text|>"]
+        tokenizer.encode_special_tokens = True
+        expected = [tokenizer.encode(text).ids for text in texts]
+        tokenizer.encode_special_tokens = False
+        self.assertEqual(titanium(folder, texts, "--special", "text", "--no-eos"), expected)
+
+    def test_merges_that_begin_with_a_hash_are_merges(self):
+        folder = pathlib.Path(self.folder.name) / "hash"
+        folder.mkdir()
+        vocab = {character: number for number, character in enumerate(["#", "##", "###", "####"])}
+        (folder / "vocab.json").write_text(json.dumps(vocab))
+        (folder / "merges.txt").write_text("#version: 0.2\n# #\n## ##\n## #\n")
+        self.assertEqual(titanium(folder, ["#", "##", "###", "####"]), [[0], [1], [2], [3]])
 
 
 if __name__ == "__main__":

@@ -167,14 +167,10 @@ class Loader {
   void check_assets() {
     const std::string& path = loaded_.config.model.hf_assets_path;
     std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) {
+    const bool is_address = path.find("://") != std::string::npos;
+    if (!is_address && !std::filesystem::exists(path, ignored)) {
       loaded_.hints.push_back(fmt::format("{}: model.hf_assets_path = {} does not exist.",
                                           loaded_.source("model.hf_assets_path"), to_short_text(path)));
-    } else if (path.ends_with("tokenizer.model")) {
-      refuse(loaded_.source("model.hf_assets_path"),
-             fmt::format("model.hf_assets_path = {} is a tokenizer file of the former format. Name a folder that holds "
-                         "tokenizer.json.",
-                         to_short_text(path)));
     }
   }
 

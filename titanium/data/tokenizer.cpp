@@ -6,6 +6,7 @@
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
 #include "titanium/data/tokenizer/pipeline.h"
+#include "titanium/remote/local_copy.h"
 
 namespace titanium::data {
 namespace {
@@ -44,26 +45,43 @@ std::vector<AddedToken> parse_special_tokens(const nlohmann::ordered_json& order
   return tokens;
 }
 
+// Of a folder at an address, what load() may look for.
+bool is_tokenizer_file(const std::string& name) {
+  for (const char* known : {"tokenizer.json", "tokenizer_config.json", "tekken.json", "tokenizer.model", "spiece.model",
+                            "vocab.json", "vocab.txt", "merges.txt"}) {
+    if (name == known) return true;
+  }
+  return name.ends_with(".tiktoken") && name.find('/') == std::string::npos;
+}
+
 }  // namespace
 
 struct Tokenizer::Tables {
   Pipeline pipeline;
+  SpecialInText special;
   std::optional<TokenId> bos = std::nullopt;
   std::optional<TokenId> eos = std::nullopt;
   bool pipeline_adds_bos = false;
   bool pipeline_adds_eos = false;
 };
 
-Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
-  auto tables = std::make_shared<Tables>(Tables{.pipeline = load_pipeline(folder)});
-  const std::filesystem::path file = folder / "tokenizer_config.json";
+Tokenizer Tokenizer::load(const std::filesystem::path& given, SpecialInText special) {
+  const std::filesystem::path path = remote::local_copy(given.string(), is_tokenizer_file);
+  LoadedPipeline loaded = load_pipeline(path);
+  auto tables = std::make_shared<Tables>(Tables{.pipeline = std::move(loaded.pipeline), .special = special});
+  Pipeline& pipeline = tables->pipeline;
+  if (loaded.bos) tables->bos = pipeline.token_to_id(*loaded.bos);
+  if (loaded.eos) tables->eos = pipeline.token_to_id(*loaded.eos);
+  const std::filesystem::path file = path / "tokenizer_config.json";
   if (std::filesystem::exists(file)) {
     try {
       const auto ordered = parse_ordered_json(read_file(file, "tokenizer configuration"));
       const Json config = ordered;
-      tables->pipeline.add_tokens(parse_special_tokens(ordered, config));
-      if (const auto bos = token_text(config, "bos_token")) tables->bos = tables->pipeline.token_to_id(*bos);
-      if (const auto eos = token_text(config, "eos_token")) tables->eos = tables->pipeline.token_to_id(*eos);
+      pipeline.add_tokens(parse_special_tokens(ordered, config));
+      if (const auto bos = token_text(config, "bos_token")) tables->bos = pipeline.token_to_id(*bos);
+      if (const auto eos = token_text(config, "eos_token")) tables->eos = pipeline.token_to_id(*eos);
+      const bool split = flag(config, "split_special_tokens", false);
+      if (split && special == SpecialInText::kToken) tables->special = SpecialInText::kText;
     } catch (const JsonError& error) {
       throw UsageError(fmt::format("{} {}. Fetch or write it again.", file.string(), error.what()));
     } catch (const Error& error) {
@@ -73,14 +91,14 @@ Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
     }
   }
   // What the post-processor adds shows on an empty text.
-  const std::vector<TokenId> added = tables->pipeline.encode("");
+  const std::vector<TokenId> added = pipeline.encode("", tables->special);
   tables->pipeline_adds_bos = tables->bos && std::ranges::count(added, *tables->bos) > 0;
   tables->pipeline_adds_eos = tables->eos && std::ranges::count(added, *tables->eos) > 0;
   return Tokenizer(std::move(tables));
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_bos, bool add_eos) const {
-  std::vector<TokenId> ids = tables_->pipeline.encode(text);
+  std::vector<TokenId> ids = tables_->pipeline.encode(text, tables_->special);
   if (add_bos && tables_->bos && !tables_->pipeline_adds_bos) ids.insert(ids.begin(), *tables_->bos);
   if (add_eos && tables_->eos && !tables_->pipeline_adds_eos) ids.push_back(*tables_->eos);
   return ids;
@@ -99,8 +117,8 @@ std::optional<TokenId> Tokenizer::token_to_id(std::string_view token) const {
 }
 
 std::optional<std::string> Tokenizer::id_to_token(TokenId id) const {
-  const std::string* token = tables_->pipeline.id_to_token(id);
-  return token ? std::optional(*token) : std::nullopt;
+  const auto token = tables_->pipeline.id_to_token(id);
+  return token ? std::optional(std::string(*token)) : std::nullopt;
 }
 
 }  // namespace titanium::data

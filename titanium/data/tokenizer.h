@@ -1,8 +1,8 @@
-// Tokenizers as Hugging Face stores them: text to token ids and back, with the same ids as Hugging Face tokenizers.
+// Published tokenizers: text to token ids and back, with the same ids as the libraries of their makers (Hugging Face
+// tokenizers, tiktoken, SentencePiece).
 //
-// Supported: byte-level BPE with any Split / Digits / ByteLevel pre-tokenizer, NFC, added and special tokens and a
-// template post-processor, which covers Llama 3, Qwen 2 and 3, DeepSeek V3, GPT-OSS and GPT-2. docs/tokenizer.md has
-// the list.
+// Supported: tokenizer.json of the families that we train, tiktoken's ranks, SentencePiece's models and Mistral's
+// tekken. docs/tokenizer.md has the list.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,24 @@ namespace titanium::data {
 
 using TokenId = int32_t;
 
+// What a special token that stands in a text becomes: the token, ordinary text, or an error.
+enum class SpecialInText { kToken, kText, kError };
+
 // Immutable: all methods are thread-safe and take no lock. Copies share one set of tables. Every thread keeps a cache
 // of words of its own (at most a few MB).
 class Tokenizer {
  public:
-  // Reads tokenizer.json, else vocab.json or vocab.txt with merges.txt (GPT-2's splitting), else the vocabulary alone
+  // Of a folder the first of tokenizer.json, tekken.json, tokenizer.model (SentencePiece or tiktoken's ranks),
+  // spiece.model, *.tiktoken, vocab.json or vocab.txt with merges.txt (GPT-2's splitting), else the vocabulary alone
   // (the whole text is one token); and tokenizer_config.json, where there is one, for BOS, EOS and other special
-  // tokens. Throws UsageError when files are missing, broken or need something that is not supported.
-  static Tokenizer load(const std::filesystem::path& folder);
+  // tokens. `path` may also be such a file itself, and may be an address (remote/local_copy.h). Throws UsageError when
+  // files are missing, broken or need something that is not supported. Large ones are kept in a cache in the form that
+  // is read at once (tokenizer/parts_cache.h).
+  static Tokenizer load(const std::filesystem::path& path, SpecialInText special = SpecialInText::kToken);
 
   // The ids of `text`. BOS and EOS are added on request where they are known and the tokenizer's own post-processor
   // does not add them anyway. Invalid UTF-8 is read as U+FFFD. Throws Error when the vocabulary cannot express the
-  // text.
+  // text, or when it holds a special token and must not.
   std::vector<TokenId> encode(std::string_view text, bool add_bos, bool add_eos) const;
 
   // The text of `ids`; ids without a token are left out, bytes that are not UTF-8 become U+FFFD.

@@ -150,14 +150,6 @@ TEST(TomlErrors, ExtensionThatDoesNotExist) {
             "\"torchtitan.models.flux.job_config\" and \"torchtitan.components.ft.config\".");
 }
 
-TEST(TomlErrors, TokenizerOfTheFormerFormat) {
-  const std::filesystem::path path = test_folder() / "tokenizer.model";
-  std::ofstream(path) << "x";
-  EXPECT_EQ(cli_error({"--model.hf_assets_path", path.string()}),
-            "command line: model.hf_assets_path = \"tokenizer.model\" is a tokenizer file of the former format. Name a "
-            "folder that holds tokenizer.json.");
-}
-
 TEST(CommandLineErrors, UnknownOption) {
   EXPECT_EQ(cli_error({"--training.seqlen", "5"}),
             "command line: there is no option --training.seqlen. Did you mean --training.seq_len?");

@@ -55,9 +55,7 @@ TEST(TokenizerLimits, APatternThatLooksAheadForEveryByteIsRefused) {
 }
 
 TEST(TokenizerLimits, AWordThatIsTooLongIsRefused) {
-  Vocabulary vocabulary;
-  vocabulary.add("a", 0);
-  const Bpe bpe(std::move(vocabulary), {}, {});
+  const Bpe bpe(tables_of_merges(Vocabulary({{"a", 0}}), {}, {}), {});
   std::vector<TokenId> ids;
   EXPECT_EQ(error_of([&] { bpe.encode(std::string((16 << 20) + 1, 'a'), ids); }),
             "a word of 16777217 bytes is longer than 16777216, the most that the tokenizer takes.");

@@ -57,8 +57,9 @@ TEST(Tokenizer, MissingFilesAreListed) {
   const fs::path folder = test::test_folder();
   write_file_atomically(folder / "notes.txt", "");
   EXPECT_EQ(load_error(folder), "tokenizer folder " + folder.string() +
-                                    " has no tokenizer: looked for tokenizer.json, vocab.json or vocab.txt (with "
-                                    "merges.txt), found notes.txt.");
+                                    " has no tokenizer: looked for tokenizer.json, tekken.json, tokenizer.model, "
+                                    "spiece.model, a file *.tiktoken, vocab.json or vocab.txt (with merges.txt), found "
+                                    "notes.txt.");
 }
 
 TEST(Tokenizer, UnsupportedPartsAreNamed) {
@@ -66,8 +67,9 @@ TEST(Tokenizer, UnsupportedPartsAreNamed) {
   const auto says = [](const std::string& message, const std::string& part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
-  says(load_error("bad_pre", {{"pre_tokenizer", {{"type", "Metaspace"}}}}), "pre_tokenizer type Metaspace is not");
-  says(load_error("bad_normalizer", {{"normalizer", {{"type", "Lowercase"}}}}), "normalizer type Lowercase is not");
+  says(load_error("bad_pre", {{"pre_tokenizer", {{"type", "BertPreTokenizer"}}}}),
+       "pre_tokenizer type BertPreTokenizer is not");
+  says(load_error("bad_normalizer", {{"normalizer", {{"type", "Precompiled"}}}}), "normalizer type Precompiled is not");
   says(load_error("bad_decoder", {{"decoder", {{"type", "WordPiece"}}}}), "decoder type WordPiece is not supported");
   says(load_error("bad_model", {{"model", {{"type", "Unigram"}}}}), "model type Unigram is not supported");
   says(load_error("bad_post", {{"post_processor", {{"type", "BertProcessing"}}}}),

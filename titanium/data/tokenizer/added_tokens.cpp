@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "titanium/data/tokenizer/regex.h"
 #include "titanium/data/tokenizer/unicode.h"
 
 namespace titanium::data {
@@ -11,12 +12,6 @@ bool is_word_character(std::string_view character) {
   static const Regex word(oniguruma_to_pcre2(R"([\p{Alphabetic}\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\u200C\u200D])"));
   Regex::Match match;
   return word.find(character, 0, match);
-}
-
-size_t begin_of_last_character(std::string_view text) {
-  size_t at = text.size() - 1;
-  while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
-  return at;
 }
 
 bool stands_alone(std::string_view text, const TextPart& match) {
@@ -82,7 +77,7 @@ void AddedTokens::add(const std::vector<AddedToken>& tokens, const Vocabulary& m
     if (!known) known = model.id(token.content);
     const TokenId token_id = known ? *known : next_id++;
     ids_[token.content] = token_id;
-    texts_[token_id] = token.normalized ? normalizer.apply(token.content) : token.content;
+    texts_[token_id] = token.normalized && !token.literal ? normalizer.apply(token.content) : token.content;
     if (token.special) special_.insert(token.content);
     tokens_[token_id] = token;
   }
@@ -91,15 +86,22 @@ void AddedTokens::add(const std::vector<AddedToken>& tokens, const Vocabulary& m
 
 void AddedTokens::rebuild_patterns() {
   patterns_[false] = patterns_[true] = {};
-  for (const auto& [id, token] : tokens_) patterns_[token.normalized].add(texts_.at(id), id);
+  for (const auto& [id, token] : tokens_) {
+    if (token.in_text) patterns_[token.normalized].add(texts_.at(id), id);
+  }
 }
 
-void AddedTokens::split(std::string_view text, bool normalized, std::vector<TextPart>& parts) const {
+void AddedTokens::split(std::string_view text, bool normalized, SpecialInText special,
+                        std::vector<TextPart>& parts) const {
   size_t done = 0;
   TextPart match{};
   for (size_t from = 0; !empty(normalized) && patterns_[normalized].find(text, from, match);) {
     from = match.end;
     const AddedToken& token = tokens_.at(match.id);
+    if (token.special && special == SpecialInText::kText) continue;
+    TI_CHECK(!token.special || special != SpecialInText::kError,
+             "the text holds the special token {} at byte {}. Take it out, or say what special tokens in texts become.",
+             printable(token.content), match.begin);
     if (token.single_word && !stands_alone(text, match)) continue;
     if (token.lstrip) match.begin = std::max(done, without_trailing_space(text.substr(0, match.begin)));
     if (token.rstrip) match.end += leading_space(text.substr(match.end));

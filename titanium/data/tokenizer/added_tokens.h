@@ -2,15 +2,18 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
-#include "titanium/data/tokenizer/bpe.h"
-#include "titanium/data/tokenizer/pre_tokenizer.h"
+#include "titanium/data/tokenizer.h"
+#include "titanium/data/tokenizer/normalizer.h"
+#include "titanium/data/tokenizer/vocabulary.h"
 
 namespace titanium::data {
 
@@ -21,6 +24,8 @@ struct AddedToken {
   bool rstrip = false;       // swallows white space after it
   bool normalized = true;    // is looked for in the normalised text, in its normalised form
   bool special = false;      // left out by decode(skip_special_tokens)
+  bool literal = false;      // is looked for in the normalised text as it stands
+  bool in_text = true;       // else a text that looks like it stays text
 
   bool operator==(const AddedToken&) const = default;
 };
@@ -38,8 +43,9 @@ class AddedTokens {
   // Tokens that the model knows keep their id, the others get the next free one. Empty and known tokens are ignored.
   void add(const std::vector<AddedToken>& tokens, const Vocabulary& model, const Normalizer& normalizer);
 
-  // Cuts `text` at the tokens that are looked for before (or, `normalized`, after) normalisation.
-  void split(std::string_view text, bool normalized, std::vector<TextPart>& parts) const;
+  // Cuts `text` at the tokens that are looked for before (or, `normalized`, after) normalisation. Throws Error for a
+  // special token where it must not stand in a text.
+  void split(std::string_view text, bool normalized, SpecialInText special, std::vector<TextPart>& parts) const;
   bool empty(bool normalized) const { return patterns_[normalized].empty(); }
 
   std::optional<TokenId> id(std::string_view content) const;

@@ -19,81 +19,86 @@ constexpr TokenId kNoToken = -1;
 
 }  // namespace
 
-void Vocabulary::add(std::string token, TokenId id) {
-  tokens_[id] = token;
-  ids_[std::move(token)] = id;
-}
-
-std::optional<TokenId> Vocabulary::id(std::string_view token) const {
-  const auto found = ids_.find(token);
-  return found == ids_.end() ? std::nullopt : std::optional(found->second);
-}
-
-const std::string* Vocabulary::token(TokenId id) const {
-  const auto found = tokens_.find(id);
-  return found == tokens_.end() ? nullptr : &found->second;
-}
-
-void Bpe::MergeTable::reserve(size_t merges) {
-  const size_t size = std::bit_ceil(std::max<size_t>(2, merges * 2));
-  slots_.assign(size, {});
-  shift_ = 64 - std::countr_zero(size);
-}
-
-void Bpe::MergeTable::set(TokenId left, TokenId right, Merge merge) {
-  const uint64_t pair = key(left, right);
-  size_t at = home(pair);
-  while (slots_[at].pair != kEmpty && slots_[at].pair != pair) at = (at + 1) & (slots_.size() - 1);
-  slots_[at] = {pair, merge};
-}
-
-const Bpe::Merge* Bpe::MergeTable::find(TokenId left, TokenId right) const {
-  const uint64_t pair = key(left, right);
-  for (size_t at = home(pair);; at = (at + 1) & (slots_.size() - 1)) {
-    if (slots_[at].pair == pair) return &slots_[at].merge;
-    if (slots_[at].pair == kEmpty) return nullptr;
+MergeTable::MergeTable(const std::vector<PairMerge>& merges) {
+  slots_.assign(std::bit_ceil(std::max<size_t>(2, merges.size() * 2)), {});
+  for (const PairMerge& merge : merges) {
+    const uint64_t pair = key(merge.left, merge.right);
+    size_t at = home(pair);
+    while (slots_[at].pair != kEmpty && slots_[at].pair != pair) at = (at + 1) & (slots_.size() - 1);
+    slots_[at] = {pair, merge.merge};
   }
 }
 
-Bpe::Bpe(Vocabulary vocabulary, const MergeList& merges, BpeOptions options)
-    : vocabulary_(std::move(vocabulary)), options_(std::move(options)) {
-  if (options_.unk_token) unk_ = vocabulary_.id(*options_.unk_token);
-  if (options_.byte_level) {
-    for (size_t byte = 0; byte < byte_ids_.size(); ++byte) {
-      byte_ids_[byte] = vocabulary_.id(byte_to_character(static_cast<unsigned char>(byte))).value_or(kNoToken);
-    }
-    has_every_byte_ = std::ranges::find(byte_ids_, kNoToken) == byte_ids_.end();
-  }
-  if (options_.ignore_merges || options_.whole_words) {
-    for (const auto& [token, id] : vocabulary_.ids()) {
-      if (const auto word = options_.byte_level ? from_byte_alphabet(token) : token) words_[*word] = id;
-    }
-  }
-  add_merges(merges);
+bool MergeTable::joins_across(std::string_view marker, const Vocabulary& vocabulary) const {
+  return std::ranges::any_of(slots_, [&](const Slot& slot) {
+    if (slot.pair == kEmpty) return false;
+    const auto left = vocabulary.token(static_cast<TokenId>(slot.pair >> 32));
+    const auto right = vocabulary.token(static_cast<TokenId>(slot.pair & 0xFFFFFFFFu));
+    return left && right && !left->ends_with(marker) && right->starts_with(marker);
+  });
 }
 
-void Bpe::add_merges(const MergeList& merges) {
+BpeTables tables_of_merges(Vocabulary vocabulary, const MergeList& merges, const BpeOptions& options) {
   const auto id_of = [&](const std::string& token) {
-    const auto id = vocabulary_.id(token);
+    const auto id = vocabulary.id(token);
     TI_CHECK(id, "a merge needs the token '{}', which is not in the vocabulary.", printable(token));
     return *id;
   };
-  merges_.reserve(merges.size());
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right] = merges[rank];
-    const TokenId left_id = id_of(left);
-    const TokenId right_id = id_of(right);
-    merges_.set(left_id, right_id, {static_cast<uint32_t>(rank), id_of(left + right)});
+  std::vector<PairMerge> pairs;
+  pairs.reserve(merges.size());
+  for (const auto& [left, right] : merges) {
+    const TokenId left_id = id_of(left), right_id = id_of(right);
+    pairs.push_back({left_id, right_id, {static_cast<uint32_t>(pairs.size()), id_of(left + right)}});
   }
+  TokenList words;
+  if (options.ignore_merges || options.whole_words) {
+    for (size_t i = 0; i < vocabulary.size(); ++i) {
+      const std::string token(vocabulary.token_at(i));
+      if (auto word = options.byte_level ? from_byte_alphabet(token) : token)
+        words.emplace_back(std::move(*word), vocabulary.id_at(i));
+    }
+  }
+  return {.vocabulary = std::move(vocabulary), .merges = MergeTable(pairs), .words = Vocabulary(words)};
+}
+
+std::vector<PairMerge> merges_of_pieces(const std::vector<RankedPiece>& pieces) {
+  TokenList list;
+  list.reserve(pieces.size());
+  for (const RankedPiece& piece : pieces) list.emplace_back(piece.text, piece.id);
+  const Vocabulary ids(list);
+  std::vector<PairMerge> merges;
+  for (const RankedPiece& piece : pieces) {
+    const std::string_view text = piece.text;
+    for (size_t cut = 1; cut < text.size(); ++cut) {
+      const auto left = ids.id(text.substr(0, cut));
+      const auto right = left ? ids.id(text.substr(cut)) : std::nullopt;
+      if (right) merges.push_back({*left, *right, {piece.rank, piece.id}});
+    }
+  }
+  return merges;
+}
+
+Bpe::Bpe(BpeTables tables, BpeOptions options) : tables_(std::move(tables)), options_(std::move(options)) {
+  if (options_.unk_token) unk_ = vocabulary().id(*options_.unk_token);
+  for (size_t byte = 0; byte < 256; ++byte) {
+    fallback_ids_[byte] =
+        options_.byte_fallback ? vocabulary().id(fmt::format("<0x{:02X}>", byte)).value_or(kNoToken) : kNoToken;
+    byte_ids_[byte] = options_.byte_level
+                          ? vocabulary().id(byte_to_character(static_cast<unsigned char>(byte))).value_or(kNoToken)
+                          : kNoToken;
+  }
+  has_every_byte_ = std::ranges::find(byte_ids_, kNoToken) == byte_ids_.end();
+}
+
+bool Bpe::never_joins_across(std::string_view marker) const {
+  return !options_.whole_words && !options_.ignore_merges && vocabulary().id(marker) &&
+         !tables_.merges.joins_across(marker, vocabulary());
 }
 
 void Bpe::encode(std::string_view word, std::vector<TokenId>& ids) const {
   if (options_.whole_words) return encode_whole(word, ids);
   if (options_.ignore_merges) {
-    if (const auto found = words_.find(word); found != words_.end()) {
-      ids.push_back(found->second);
-      return;
-    }
+    if (const auto found = tables_.words.id(word)) return ids.push_back(*found);
   }
   TI_CHECK(word.size() <= kLongestWord, "a word of {} bytes is longer than {}, the most that the tokenizer takes.",
            word.size(), kLongestWord);
@@ -107,10 +112,10 @@ void Bpe::encode(std::string_view word, std::vector<TokenId>& ids) const {
 }
 
 void Bpe::encode_whole(std::string_view word, std::vector<TokenId>& ids) const {
-  const auto found = words_.find(word);
-  TI_CHECK(found != words_.end() || unk_, "the vocabulary has neither the word '{}' nor the unknown token {}.",
-           printable(word, 40), printable(options_.unk_token.value_or("[UNK]")));
-  ids.push_back(found != words_.end() ? found->second : *unk_);
+  const auto found = tables_.words.id(word);
+  TI_CHECK(found || unk_, "the vocabulary has neither the word '{}' nor the unknown token {}.", printable(word, 40),
+           printable(options_.unk_token.value_or("[UNK]")));
+  ids.push_back(found ? *found : *unk_);
 }
 
 void Bpe::append_symbols(std::string_view word, std::vector<TokenId>& symbols) const {
@@ -126,7 +131,7 @@ void Bpe::append_symbols(std::string_view word, std::vector<TokenId>& symbols) c
     if (!options_.byte_level) length = utf8_length(word[at]);
     const std::string_view character =
         options_.byte_level ? byte_to_character(static_cast<unsigned char>(word[at])) : word.substr(at, length);
-    if (const auto id = vocabulary_.id(character)) {
+    if (const auto id = vocabulary().id(character)) {
       flush_unk();
       symbols.push_back(*id);
     } else if (options_.byte_fallback && append_byte_fallback(character, symbols)) {
@@ -143,12 +148,12 @@ void Bpe::append_symbols(std::string_view word, std::vector<TokenId>& symbols) c
 bool Bpe::append_byte_fallback(std::string_view character, std::vector<TokenId>& symbols) const {
   const size_t begin = symbols.size();
   for (const char c : character) {
-    const auto id = vocabulary_.id(fmt::format("<0x{:02X}>", static_cast<unsigned char>(c)));
-    if (!id) {
+    const TokenId id = fallback_ids_[static_cast<unsigned char>(c)];
+    if (id == kNoToken) {
       symbols.resize(begin);
       return false;
     }
-    symbols.push_back(*id);
+    symbols.push_back(id);
   }
   return true;
 }
@@ -159,7 +164,7 @@ void Bpe::merge_short(std::vector<TokenId>& ids, size_t begin) const {
   TokenId* symbols = ids.data() + begin;
   std::array<Merge, kShortWord> pairs;
   const auto look_up = [&](size_t i) {
-    const Merge* merge = merges_.find(symbols[i], symbols[i + 1]);
+    const Merge* merge = tables_.merges.find(symbols[i], symbols[i + 1]);
     pairs[i] = merge ? *merge : Merge{kNoMerge, kNoToken};
   };
   for (size_t i = 0; i + 1 < count; ++i) look_up(i);
@@ -191,7 +196,7 @@ void Bpe::merge_long(std::vector<TokenId>& ids, size_t begin) const {
   }
   std::vector<uint64_t> heap;  // rank in the upper half, position in the lower
   const auto candidate = [&](uint32_t left) {
-    const Merge* merge = merges_.find(symbols[left], symbols[next[left]]);
+    const Merge* merge = tables_.merges.find(symbols[left], symbols[next[left]]);
     if (merge) heap.push_back(uint64_t{merge->rank} << 32 | left);
     return merge != nullptr;
   };
@@ -204,7 +209,7 @@ void Bpe::merge_long(std::vector<TokenId>& ids, size_t begin) const {
     heap.pop_back();
     if (symbols[left] == kNoToken || next[left] >= count) continue;
     const uint32_t right = next[left];
-    const Merge* merge = merges_.find(symbols[left], symbols[right]);
+    const Merge* merge = tables_.merges.find(symbols[left], symbols[right]);
     if (merge == nullptr || merge->rank != rank) continue;
     symbols[left] = merge->merged;
     symbols[right] = kNoToken;

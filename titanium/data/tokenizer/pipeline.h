@@ -1,31 +1,32 @@
-// All parts of a tokenizer.json, put together.
+// All parts of a tokenizer, put together.
 #pragma once
 
 #include <filesystem>
 #include <span>
 
 #include "titanium/data/tokenizer/added_tokens.h"
-#include "titanium/data/tokenizer/bpe.h"
-#include "titanium/data/tokenizer/json_fields.h"
+#include "titanium/data/tokenizer/decoder.h"
+#include "titanium/data/tokenizer/model.h"
+#include "titanium/data/tokenizer/normalizer.h"
 #include "titanium/data/tokenizer/post_processor.h"
 #include "titanium/data/tokenizer/pre_tokenizer.h"
+#include "titanium/data/tokenizer/tokenizer_parts.h"
 
 namespace titanium::data {
-
-enum class Decoder { kJoinWithSpaces, kByteLevel };
 
 // What Hugging Face calls a Tokenizer. Methods that are const are thread-safe.
 class Pipeline {
  public:
-  Pipeline(Normalizer normalizer, PreTokenizer pre_tokenizer, Bpe model, PostProcessor post_processor, Decoder decoder);
+  Pipeline(Normalizer normalizer, PreTokenizer pre_tokenizer, std::unique_ptr<const Model> model,
+           PostProcessor post_processor, Decoder decoder);
 
   void add_tokens(const std::vector<AddedToken>& tokens);
 
-  std::vector<TokenId> encode(std::string_view text) const;
+  std::vector<TokenId> encode(std::string_view text, SpecialInText special) const;
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
 
   std::optional<TokenId> token_to_id(std::string_view token) const;
-  const std::string* id_to_token(TokenId id) const;  // null: no such id
+  std::optional<std::string_view> id_to_token(TokenId id) const;
   int64_t vocab_size() const;
 
  private:
@@ -34,16 +35,22 @@ class Pipeline {
   uint64_t number_;  // tells the word caches of several pipelines apart
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
-  Bpe model_;
+  std::unique_ptr<const Model> model_;
   PostProcessor post_processor_;
   Decoder decoder_;
   AddedTokens added_;
 };
 
-// The content of a tokenizer.json. Throws Error when something is missing, wrong or not supported.
-Pipeline parse_pipeline(const Json& json);
+// Takes the tables out of `parts`. Throws Error when something is missing, wrong or not supported.
+Pipeline build_pipeline(TokenizerParts& parts);
 
-// The pipeline of a folder: see Tokenizer::load. Throws UsageError.
-Pipeline load_pipeline(const std::filesystem::path& folder);
+struct LoadedPipeline {
+  Pipeline pipeline;
+  std::optional<std::string> bos;  // what the tokenizer's own file says; tokenizer_config.json is not read
+  std::optional<std::string> eos;
+};
+
+// The pipeline of a folder or file: see Tokenizer::load. Throws UsageError.
+LoadedPipeline load_pipeline(const std::filesystem::path& path);
 
 }  // namespace titanium::data

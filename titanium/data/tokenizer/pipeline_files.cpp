@@ -3,6 +3,7 @@
 
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
+#include "titanium/data/tokenizer/parts_cache.h"
 #include "titanium/data/tokenizer/pipeline.h"
 #include "titanium/data/tokenizer/unicode.h"
 
@@ -23,11 +24,6 @@ auto with_name_of(const fs::path& file, const Read& read) {
   } catch (const Json::exception&) {
     throw UsageError(fmt::format("{}: a member is missing or of another type. Fetch it again.", file.string()));
   }
-}
-
-std::string text_of(const fs::path& file) {
-  std::string text = read_file(file, "tokenizer file");
-  return replace_invalid_utf8(text).value_or(std::move(text));
 }
 
 std::vector<std::string> words_of(const std::string& line) {
@@ -53,20 +49,19 @@ Json merges_from_lines(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
     const std::vector<std::string> words = words_of(line);
-    if (words.size() >= 2 && !words[0].starts_with('#')) merges.push_back({words[0], words[1]});
+    if (words.size() >= 2 && !line.starts_with("#version")) merges.push_back({words[0], words[1]});
   }
   return merges;
 }
 
 // What tokenizer.json would say for a vocabulary with merges (GPT-2's pipeline), or without them.
-Json pipeline_of_vocabulary(Json vocab, const fs::path& merges_file) {
-  if (!fs::exists(merges_file)) {
+Json json_of_vocabulary(Json vocab, const std::string* merges) {
+  if (merges == nullptr) {
     return {{"model", {{"type", "WordLevel"}, {"vocab", std::move(vocab)}, {"unk_token", "[UNK]"}}}};
   }
-  return {
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-      {"decoder", {{"type", "ByteLevel"}}},
-      {"model", {{"type", "BPE"}, {"vocab", std::move(vocab)}, {"merges", merges_from_lines(text_of(merges_file))}}}};
+  return {{"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+          {"decoder", {{"type", "ByteLevel"}}},
+          {"model", {{"type", "BPE"}, {"vocab", std::move(vocab)}, {"merges", merges_from_lines(*merges)}}}};
 }
 
 [[noreturn]] void no_tokenizer(const fs::path& folder) {
@@ -75,33 +70,104 @@ Json pipeline_of_vocabulary(Json vocab, const fs::path& merges_file) {
     if (entry.is_regular_file()) present.push_back(entry.path().filename().string());
   }
   std::ranges::sort(present);
-  throw UsageError(
-      fmt::format("tokenizer folder {} has no tokenizer: looked for tokenizer.json, vocab.json or vocab.txt (with "
-                  "merges.txt), found "
-                  "{}.",
-                  folder.string(), present.empty() ? "no files" : fmt::format("{}", fmt::join(present, ", "))));
+  throw UsageError(fmt::format(
+      "tokenizer folder {} has no tokenizer: looked for tokenizer.json, tekken.json, "
+      "tokenizer.model, spiece.model, a file *.tiktoken, vocab.json or vocab.txt (with merges.txt), found {}.",
+      folder.string(), present.empty() ? "no files" : fmt::format("{}", fmt::join(present, ", "))));
+}
+
+using Contents = std::vector<std::string>;
+using ReadContents = TokenizerParts (*)(const Contents&);
+
+// A kind of tokenizer: what its first file is called, which other file may come with it, and how it is read.
+struct Kind {
+  const char* file;    // a name, or an ending that begins with '*'
+  const char* beside;  // null: nothing
+  ReadContents read;
+};
+
+std::string valid(const std::string& text) { return replace_invalid_utf8(text).value_or(text); }
+
+TokenizerParts read_json(const Contents& contents) { return parts_of_json(parse_json(valid(contents[0]))); }
+TokenizerParts read_tekken(const Contents& contents) { return parts_of_tekken(parse_json(valid(contents[0]))); }
+
+// Both are called tokenizer.model. A SentencePiece model begins with the key of its first piece, which is a line break.
+TokenizerParts read_model(const Contents& contents) {
+  return contents[0].starts_with('\n') ? parts_of_sentencepiece(contents[0]) : parts_of_ranks(contents[0]);
+}
+
+TokenizerParts read_vocabulary(Json vocab, const Contents& contents) {
+  const std::string merges = contents.size() > 1 ? valid(contents[1]) : "";
+  return parts_of_json(json_of_vocabulary(std::move(vocab), contents.size() > 1 ? &merges : nullptr));
+}
+TokenizerParts read_vocab_json(const Contents& contents) {
+  return read_vocabulary(parse_json(valid(contents[0])), contents);
+}
+TokenizerParts read_vocab_txt(const Contents& contents) {
+  return read_vocabulary(vocabulary_from_lines(valid(contents[0])), contents);
+}
+
+// In the order of preference.
+constexpr Kind kKinds[] = {
+    {"tokenizer.json", nullptr, read_json},      {"tekken.json", nullptr, read_tekken},
+    {"tokenizer.model", nullptr, read_model},    {"spiece.model", nullptr, read_model},
+    {"*.tiktoken", nullptr, read_model},         {"vocab.json", "merges.txt", read_vocab_json},
+    {"vocab.txt", "merges.txt", read_vocab_txt},
+};
+
+bool is_called(const fs::path& file, std::string_view name) {
+  const std::string own = file.filename().string();
+  return name.starts_with('*') ? own.ends_with(name.substr(1)) : own == name;
+}
+
+std::optional<fs::path> find_file(const fs::path& folder, std::string_view name) {
+  if (!name.starts_with('*')) return fs::exists(folder / name) ? std::optional(folder / name) : std::nullopt;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (is_called(entry.path(), name)) found.push_back(entry.path());
+  }
+  return found.empty() ? std::nullopt : std::optional(std::ranges::min(found));
+}
+
+LoadedPipeline load_kind(const Kind& kind, const fs::path& file) {
+  return with_name_of(file, [&] {
+    Contents contents = {read_file(file, "tokenizer file")};
+    if (kind.beside != nullptr && fs::exists(file.parent_path() / kind.beside)) {
+      contents.push_back(read_file(file.parent_path() / kind.beside, "tokenizer file"));
+    }
+    TokenizerParts parts = cached_parts(kind.file, contents, [&] { return kind.read(contents); });
+    const Json& bos = field_or_null(parts.json, "bos_token");
+    const Json& eos = field_or_null(parts.json, "eos_token");
+    const auto text = [](const Json& json) {
+      return json.is_string() ? std::optional(json.get<std::string>()) : std::nullopt;
+    };
+    LoadedPipeline loaded{.pipeline = build_pipeline(parts), .bos = text(bos), .eos = text(eos)};
+    return loaded;
+  });
+}
+
+// A file that a path names directly: by its name, else a model or ranks, whatever they are called.
+LoadedPipeline load_file(const fs::path& file) {
+  for (const Kind& kind : kKinds) {
+    if (is_called(file, kind.file)) return load_kind(kind, file);
+  }
+  const std::string name = file.filename().string();
+  if (name.starts_with("tekken") && name.ends_with(".json")) return load_kind(kKinds[1], file);
+  return load_kind(name.ends_with(".json") ? kKinds[0] : kKinds[2], file);
 }
 
 }  // namespace
 
-Pipeline load_pipeline(const fs::path& folder) {
-  if (!fs::is_directory(folder)) {
+LoadedPipeline load_pipeline(const fs::path& path) {
+  if (fs::is_regular_file(path)) return load_file(path);
+  if (!fs::is_directory(path)) {
     throw UsageError(
-        fmt::format("tokenizer folder {} does not exist. Name a folder that holds tokenizer.json.", folder.string()));
+        fmt::format("tokenizer folder {} does not exist. Name a folder that holds tokenizer.json.", path.string()));
   }
-  if (const fs::path file = folder / "tokenizer.json"; fs::exists(file)) {
-    return with_name_of(file, [&] { return parse_pipeline(parse_json(text_of(file))); });
+  for (const Kind& kind : kKinds) {
+    if (const auto file = find_file(path, kind.file)) return load_kind(kind, *file);
   }
-  if (const fs::path file = folder / "vocab.json"; fs::exists(file)) {
-    return with_name_of(
-        file, [&] { return parse_pipeline(pipeline_of_vocabulary(parse_json(text_of(file)), folder / "merges.txt")); });
-  }
-  if (const fs::path file = folder / "vocab.txt"; fs::exists(file)) {
-    return with_name_of(file, [&] {
-      return parse_pipeline(pipeline_of_vocabulary(vocabulary_from_lines(text_of(file)), folder / "merges.txt"));
-    });
-  }
-  no_tokenizer(folder);
+  no_tokenizer(path);
 }
 
 }  // namespace titanium::data

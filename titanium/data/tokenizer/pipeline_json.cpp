@@ -1,25 +1,15 @@
 #include "titanium/data/tokenizer/pipeline.h"
+#include "titanium/data/tokenizer/sentencepiece_normalizer.h"
+#include "titanium/data/tokenizer/tokenizer_parts.h"
 
 namespace titanium::data {
 namespace {
 
-Decoder parse_decoder(const Json& json) {
-  if (json.is_null()) return Decoder::kJoinWithSpaces;
-  const std::string& type = type_of(json, "decoder");
-  if (type == "ByteLevel") return Decoder::kByteLevel;
-  if (type == "Sequence") {
-    const Json& decoders = list_field(json, "decoders");
-    if (decoders.size() == 1) return parse_decoder(decoders[0]);
-    throw Error("a decoder Sequence of several decoders is not supported.");
-  }
-  refuse_type("decoder", type, "ByteLevel, Sequence");
-}
-
 Vocabulary parse_vocabulary(const Json& vocab) {
   TI_CHECK(vocab.is_object(), "the model's \"vocab\" is not an object of tokens and ids.");
-  Vocabulary vocabulary;
-  for (const auto& [token, id] : vocab.items()) vocabulary.add(token, token_id(id));
-  return vocabulary;
+  TokenList tokens;
+  for (const auto& [token, id] : vocab.items()) tokens.emplace_back(token, token_id(id));
+  return Vocabulary(tokens);
 }
 
 // Both spellings: "left right", and ["left", "right"].
@@ -50,24 +40,23 @@ void refuse_option(const Json& model, const char* key) {
   TI_CHECK(off, "the model's option {} = {} is not supported.", key, shown(value));
 }
 
-Bpe parse_model(const Json& model, bool byte_level) {
-  // Old files have no type; BPE is then told by its merges.
-  const bool bpe = field_or_null(model, "type").is_null() ? !field_or_null(model, "merges").is_null()
-                                                          : type_of(model, "model") == "BPE";
-  BpeOptions options{.byte_level = byte_level};
-  if (const Json& unk = field_or_null(model, "unk_token"); !unk.is_null())
-    options.unk_token = text_field(model, "unk_token");
-  if (!bpe) {
-    if (type_of(model, "model") != "WordLevel") refuse_type("model", type_of(model, "model"), "BPE, WordLevel");
-    options.whole_words = true;
-    return Bpe(parse_vocabulary(field_or_null(model, "vocab")), {}, std::move(options));
+// Old files have no type; BPE is then told by its merges.
+std::string model_type(const Json& model) {
+  if (!field_or_null(model, "type").is_null()) return type_of(model, "model");
+  return field_or_null(model, "merges").is_null() ? "WordLevel" : "BPE";
+}
+
+std::unique_ptr<const Model> build_model(TokenizerParts& parts, PreTokenizer& pre_tokenizer) {
+  const Json& model = field_or_null(parts.json, "model");
+  if (auto* unigram = std::get_if<UnigramTables>(&parts.tables)) {
+    return std::make_unique<Unigram>(std::move(*unigram),
+                                     UnigramOptions{.unk_id = token_id(field_or_null(model, "unk_id")),
+                                                    .byte_fallback = flag(model, "byte_fallback", false)});
   }
-  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) refuse_option(model, key);
-  options.fuse_unk = flag(model, "fuse_unk", false);
-  options.byte_fallback = flag(model, "byte_fallback", false);
-  options.ignore_merges = flag(model, "ignore_merges", false);
-  return Bpe(parse_vocabulary(field_or_null(model, "vocab")), parse_merges(field_or_null(model, "merges")),
-             std::move(options));
+  auto bpe = std::make_unique<Bpe>(std::move(std::get<BpeTables>(parts.tables)),
+                                   parse_bpe_options(model, pre_tokenizer.byte_level()));
+  if (pre_tokenizer.does_nothing() && bpe->never_joins_across(kSpaceMark)) pre_tokenizer.cut_before(kSpaceMark);
+  return bpe;
 }
 
 std::vector<AddedToken> parse_added_tokens(const Json& list) {
@@ -80,24 +69,55 @@ std::vector<AddedToken> parse_added_tokens(const Json& list) {
                       .lstrip = flag(json, "lstrip", false),
                       .rstrip = flag(json, "rstrip", false),
                       .normalized = flag(json, "normalized", true),
-                      .special = flag(json, "special", false)});
+                      .special = flag(json, "special", false),
+                      .literal = flag(json, "literal", false),
+                      .in_text = flag(json, "in_text", true)});
   }
   return tokens;
 }
 
 }  // namespace
 
-Pipeline parse_pipeline(const Json& json) {
+BpeOptions parse_bpe_options(const Json& model, bool byte_level) {
+  BpeOptions options{.byte_level = byte_level};
+  if (!field_or_null(model, "unk_token").is_null()) options.unk_token = text_field(model, "unk_token");
+  const std::string type = model_type(model);
+  if (type == "WordLevel") {
+    options.whole_words = true;
+    return options;
+  }
+  if (type != "BPE") refuse_type("model", type, "BPE, WordLevel");
+  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) refuse_option(model, key);
+  options.fuse_unk = flag(model, "fuse_unk", false);
+  options.byte_fallback = flag(model, "byte_fallback", false);
+  options.ignore_merges = flag(model, "ignore_merges", false);
+  return options;
+}
+
+TokenizerParts parts_of_json(Json json) {
   TI_CHECK(json.is_object(), "the file is not a JSON object.");
   for (const char* key : {"truncation", "padding"}) {
     TI_CHECK(field_or_null(json, key).is_null(), "\"{}\" is not supported. Set it to null.", key);
   }
-  PreTokenizer pre_tokenizer = PreTokenizer::from_json(field_or_null(json, "pre_tokenizer"));
-  Bpe model = parse_model(field_or_null(json, "model"), pre_tokenizer.byte_level());
-  Pipeline pipeline(Normalizer::from_json(field_or_null(json, "normalizer")), std::move(pre_tokenizer),
-                    std::move(model), PostProcessor::from_json(field_or_null(json, "post_processor")),
-                    parse_decoder(field_or_null(json, "decoder")));
-  pipeline.add_tokens(parse_added_tokens(field_or_null(json, "added_tokens")));
+  const bool byte_level = PreTokenizer::from_json(field_or_null(json, "pre_tokenizer")).byte_level();
+  const Json& model = field_or_null(json, "model");
+  const BpeOptions options = parse_bpe_options(model, byte_level);
+  BpeTables tables =
+      tables_of_merges(parse_vocabulary(field_or_null(model, "vocab")),
+                       options.whole_words ? MergeList() : parse_merges(field_or_null(model, "merges")), options);
+  const std::string type = model_type(model);
+  for (const char* key : {"vocab", "merges"}) json["model"].erase(key);
+  json["model"]["type"] = type;
+  return {std::move(json), std::move(tables)};
+}
+
+Pipeline build_pipeline(TokenizerParts& parts) {
+  PreTokenizer pre_tokenizer = PreTokenizer::from_json(field_or_null(parts.json, "pre_tokenizer"));
+  std::unique_ptr<const Model> model = build_model(parts, pre_tokenizer);
+  Pipeline pipeline(Normalizer::from_json(field_or_null(parts.json, "normalizer")), std::move(pre_tokenizer),
+                    std::move(model), PostProcessor::from_json(field_or_null(parts.json, "post_processor")),
+                    Decoder::from_json(field_or_null(parts.json, "decoder")));
+  pipeline.add_tokens(parse_added_tokens(field_or_null(parts.json, "added_tokens")));
   return pipeline;
 }
 

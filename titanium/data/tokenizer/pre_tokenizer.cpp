@@ -9,24 +9,10 @@ namespace {
 
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* kNumericCharacter = R"(\p{N})";
+constexpr const char* kWordsAndMarks = R"(\w+|[^\w\s]+)";
+constexpr const char* kPunctuation = R"([!-/:-@\[-`{-~\p{P}])";  // ASCII has more than Unicode says
 
 }  // namespace
-
-Normalizer Normalizer::from_json(const Json& json) {
-  Normalizer result;
-  if (json.is_null()) return result;
-  const std::string& type = type_of(json, "normalizer");
-  if (type == "NFC") {
-    result.nfc_ = true;
-  } else if (type == "Sequence") {
-    for (const Json& part : list_field(json, "normalizers")) result.nfc_ |= from_json(part).nfc_;
-  } else {
-    refuse_type("normalizer", type, "NFC, Sequence");
-  }
-  return result;
-}
-
-std::string Normalizer::apply(std::string_view text) const { return nfc_ ? to_nfc(text) : std::string(text); }
 
 PreTokenizer PreTokenizer::from_json(const Json& json) {
   PreTokenizer result;
@@ -47,13 +33,26 @@ void PreTokenizer::append(const Json& json) {
     const bool individual = flag(json, "individual_digits", false);
     stages_.push_back({.regex = Regex(oniguruma_to_pcre2(kNumericCharacter)),
                        .behavior = individual ? Behavior::kIsolated : Behavior::kContiguous});
+  } else if (type == "Punctuation") {
+    const Json& behavior = field_or_null(json, "behavior");
+    stages_.push_back(
+        {.regex = Regex(oniguruma_to_pcre2(kPunctuation)),
+         .behavior = behavior.is_null() ? Behavior::kIsolated : parse_behavior(text_field(json, "behavior"))});
+  } else if (type == "Whitespace") {
+    stages_.push_back(
+        {.regex = Regex(oniguruma_to_pcre2(kWordsAndMarks)), .behavior = Behavior::kRemoved, .invert = true});
+  } else if (type == "WhitespaceSplit") {
+    stages_.push_back({.regex = Regex(oniguruma_to_pcre2(R"(\s)")), .behavior = Behavior::kRemoved});
+  } else if (type == "Metaspace") {
+    stages_.push_back(parse_metaspace(json));
   } else if (type == "ByteLevel") {
     byte_level_ = true;
     Stage stage{.prefix_space = flag(json, "add_prefix_space", true)};
     if (flag(json, "use_regex", true)) stage.regex = Regex(oniguruma_to_pcre2(kGpt2Pattern));
     if (stage.regex || stage.prefix_space) stages_.push_back(std::move(stage));
   } else {
-    refuse_type("pre_tokenizer", type, "Split, Digits, ByteLevel, Sequence");
+    refuse_type("pre_tokenizer", type,
+                "Split, Digits, Punctuation, Whitespace, WhitespaceSplit, Metaspace, ByteLevel, Sequence");
   }
 }
 
@@ -71,26 +70,84 @@ PreTokenizer::Behavior PreTokenizer::parse_behavior(const std::string& name) {
 
 PreTokenizer::Stage PreTokenizer::parse_split(const Json& json) {
   const Json& pattern = field_or_null(json, "pattern");
-  const bool is_regex = !field_or_null(pattern, "Regex").is_null();
-  return {.regex = Regex(is_regex ? oniguruma_to_pcre2(text_field(pattern, "Regex"))
-                                  : escape_for_pcre2(text_field(pattern, "String"))),
-          .behavior = parse_behavior(text_field(json, "behavior")),
-          .invert = flag(json, "invert", false)};
+  Stage stage{.regex = parse_pattern(pattern),
+              .behavior = parse_behavior(text_field(json, "behavior")),
+              .invert = flag(json, "invert", false)};
+  const Json& regex = field_or_null(pattern, "Regex");
+  const bool keeps_all = stage.behavior == Behavior::kIsolated ||
+                         (stage.behavior == Behavior::kRemoved && stage.invert);  // there is nothing between matches
+  if (regex.is_string() && keeps_all) stage.scanner = WordScanner::for_pattern(regex.get_ref<const std::string&>());
+  return stage;
 }
 
-void PreTokenizer::run(size_t index, std::string_view text, WordSink& sink) const {
+PreTokenizer::Stage PreTokenizer::parse_metaspace(const Json& json) {
+  Stage stage{.space_mark = text_field(json, "replacement")};
+  // Files of older versions say add_prefix_space instead.
+  const Json& scheme = field_or_null(json, "prepend_scheme");
+  const std::string name = !scheme.is_null()                      ? text_field(json, "prepend_scheme")
+                           : flag(json, "add_prefix_space", true) ? "always"
+                                                                  : "never";
+  TI_CHECK(name == "always" || name == "first" || name == "never",
+           "Metaspace prepend_scheme {} is unknown. Known are: always, first, never.", printable(name));
+  stage.prepend = name == "always" ? Prepend::kAlways : name == "first" ? Prepend::kFirst : Prepend::kNever;
+  if (!flag(json, "split", true)) return stage;
+  stage.regex = Regex(escape_for_pcre2(stage.space_mark));
+  stage.behavior = Behavior::kMergedWithNext;
+  return stage;
+}
+
+void PreTokenizer::cut_before(std::string_view mark) { stages_.push_back({.cut_mark = std::string(mark)}); }
+
+void PreTokenizer::replace_spaces(const Stage& stage, bool is_first, std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == ' ') {
+      out += stage.space_mark;
+    } else {
+      out += c;
+    }
+  }
+  const bool wanted = stage.prepend == Prepend::kAlways || (stage.prepend == Prepend::kFirst && is_first);
+  text = wanted && !out.starts_with(stage.space_mark) ? stage.space_mark + out : std::move(out);
+}
+
+void PreTokenizer::run(size_t index, std::string_view text, bool is_first, WordSink& sink) const {
   if (text.empty()) return;
   if (index == stages_.size()) return sink.word(text);
   const Stage& stage = stages_[index];
-  std::string with_space;
-  if (stage.prefix_space && text.front() != ' ') text = with_space.append(" ").append(text);
-  if (!stage.regex) return run(index + 1, text, sink);
-  if (stage.behavior == Behavior::kIsolated) {
-    for_each_segment(stage, text,
-                     [&](const Segment& s) { run(index + 1, text.substr(s.begin, s.end - s.begin), sink); });
-    return;
+  std::string changed;
+  if (stage.prefix_space && text.front() != ' ') text = changed.append(" ").append(text);
+  if (!stage.space_mark.empty()) {
+    changed = text;
+    replace_spaces(stage, is_first, changed);
+    text = changed;
   }
-  for (const Segment& s : merge_segments(stage, text)) run(index + 1, text.substr(s.begin, s.end - s.begin), sink);
+  const auto pass_on = [&](size_t begin, size_t end) {
+    run(index + 1, text.substr(begin, end - begin), is_first && begin == 0, sink);
+  };
+  if (stage.scanner) {
+    for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+      end = stage.scanner->word_end(text, begin);
+      pass_on(begin, end);
+    }
+  } else if (!stage.cut_mark.empty()) {
+    const std::string_view mark = stage.cut_mark;
+    size_t begin = 0;
+    for (size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + mark.size())) {
+      if (at == 0 || text.substr(0, at).ends_with(mark)) continue;
+      pass_on(begin, at);
+      begin = at;
+    }
+    pass_on(begin, text.size());
+  } else if (!stage.regex) {
+    pass_on(0, text.size());
+  } else if (stage.behavior == Behavior::kIsolated || stage.behavior == Behavior::kRemoved) {
+    for_each_segment(stage, text, [&](const Segment& s) {
+      if (stage.behavior == Behavior::kIsolated || !s.is_match) pass_on(s.begin, s.end);
+    });
+  } else {
+    for (const Segment& s : merge_segments(stage, text)) pass_on(s.begin, s.end);
+  }
 }
 
 // Matches and the gaps between them, in order. An empty match right after a match does not count, as in Oniguruma's
@@ -114,14 +171,10 @@ void PreTokenizer::for_each_segment(const Stage& stage, std::string_view text, c
   if (done < text.size()) visit(Segment{done, text.size(), stage.invert});
 }
 
-// The segments after removal or merging. "With next" is "with previous" read from right to left.
+// The segments after merging. "With next" is "with previous" read from right to left.
 std::vector<PreTokenizer::Segment> PreTokenizer::merge_segments(const Stage& stage, std::string_view text) {
   std::vector<Segment> segments;
   for_each_segment(stage, text, [&](const Segment& segment) { segments.push_back(segment); });
-  if (stage.behavior == Behavior::kRemoved) {
-    std::erase_if(segments, [](const Segment& segment) { return segment.is_match; });
-    return segments;
-  }
   const bool backwards = stage.behavior == Behavior::kMergedWithNext;
   if (backwards) std::reverse(segments.begin(), segments.end());
   std::vector<Segment> merged;

@@ -4,6 +4,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/printable.h"
+#include "titanium/data/tokenizer/unicode.h"
 
 namespace titanium::data {
 namespace {
@@ -94,6 +95,27 @@ bool Regex::find(std::string_view subject, size_t from, Match& match, Effort& ef
              subject.size());
   }
   return match_in(subject, from, 0, match) >= 0;
+}
+
+Regex parse_pattern(const Json& pattern) {
+  const bool is_regex = !field_or_null(pattern, "Regex").is_null();
+  return Regex(is_regex ? oniguruma_to_pcre2(text_field(pattern, "Regex"))
+                        : escape_for_pcre2(text_field(pattern, "String")));
+}
+
+std::string replace_all(const Regex& pattern, std::string_view text, std::string_view content) {
+  std::string out;
+  size_t done = 0;
+  Regex::Match match;
+  Regex::Effort effort;
+  for (size_t from = 0; from <= text.size() && pattern.find(text, from, match, effort);) {
+    out.append(text, done, match.begin - done).append(content);
+    done = match.end;
+    from = match.end > match.begin   ? match.end
+           : match.end < text.size() ? match.end + utf8_length(text[match.end])
+                                     : text.size() + 1;
+  }
+  return out.append(text, done);
 }
 
 }  // namespace titanium::data

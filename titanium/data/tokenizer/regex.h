@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "titanium/data/tokenizer/json_fields.h"
+
 namespace titanium::data {
 
 // `pattern` in the words of PCRE2, with the same meaning: \s, \d, \w and \p{...} stand for the character classes of
@@ -46,5 +48,11 @@ class Regex {
   std::shared_ptr<const void> code_;  // pcre2_code
   bool compiled_to_machine_code_;
 };
+
+// The "pattern" of a part of tokenizer.json: {"Regex": ...} or {"String": ...}. Throws Error for anything else.
+Regex parse_pattern(const Json& pattern);
+
+// `text` with every match of `pattern` replaced by `content`.
+std::string replace_all(const Regex& pattern, std::string_view text, std::string_view content);
 
 }  // namespace titanium::data

@@ -48,15 +48,32 @@ bool is_left_in_place(char32_t code_point) {
   return false;
 }
 
-void append_nfc(std::string& out, std::string_view text) {
+void append_form(std::string& out, std::string_view text, int form) {
   if (text.empty()) return;
-  utf8proc_uint8_t* composed = nullptr;
+  utf8proc_uint8_t* mapped = nullptr;
   const auto length =
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &composed, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  TI_CHECK(length >= 0, "normalising text to NFC failed: {}.", utf8proc_errmsg(length));
-  out.append(reinterpret_cast<const char*>(composed), static_cast<size_t>(length));
-  std::free(composed);
+                   &mapped, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | form));
+  TI_CHECK(length >= 0, "normalising text failed: {}.", utf8proc_errmsg(length));
+  out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(length));
+  std::free(mapped);
+}
+
+std::string to_form(std::string_view text, int form) {
+  if (skip_ascii(text, 0) == text.size()) return std::string(text);
+  std::string out;
+  size_t start = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = utf8_length(text[at]);
+    if (length > 1 && is_left_in_place(first_code_point(text.substr(at)))) {
+      append_form(out, text.substr(start, at - start), form);
+      out.append(text, at, length);
+      start = at + length;
+    }
+    at += length;
+  }
+  append_form(out, text.substr(start), form);
+  return out;
 }
 
 }  // namespace
@@ -99,20 +116,25 @@ std::optional<std::string> replace_invalid_utf8(std::string_view text) {
   return repaired;
 }
 
-std::string to_nfc(std::string_view text) {
-  if (skip_ascii(text, 0) == text.size()) return std::string(text);
+size_t begin_of_last_character(std::string_view text) {
+  size_t at = text.size() - 1;
+  while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return at;
+}
+
+std::string to_nfc(std::string_view text) { return to_form(text, UTF8PROC_COMPOSE); }
+std::string to_nfd(std::string_view text) { return to_form(text, UTF8PROC_DECOMPOSE); }
+std::string to_nfkc(std::string_view text) { return to_form(text, UTF8PROC_COMPOSE | UTF8PROC_COMPAT); }
+std::string to_nfkd(std::string_view text) { return to_form(text, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT); }
+
+std::string to_lower(std::string_view text) {
   std::string out;
-  size_t start = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = utf8_length(text[at]);
-    if (length > 1 && is_left_in_place(first_code_point(text.substr(at)))) {
-      append_nfc(out, text.substr(start, at - start));
-      out.append(text, at, length);
-      start = at + length;
-    }
-    at += length;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size(); at += utf8_length(text[at])) {
+    const char32_t c = first_code_point(text.substr(at));
+    append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+    if (c == 0x130) append_utf8(out, 0x307);  // the only character with two in lower case
   }
-  append_nfc(out, text.substr(start));
   return out;
 }
 

@@ -23,8 +23,17 @@ void append_utf8(std::string& text, char32_t code_point);
 // bytes.decode(errors="replace") makes it.
 std::optional<std::string> replace_invalid_utf8(std::string_view text);
 
-// Canonical composition of valid UTF-8.
+// Where the last character of `text` begins, which is valid UTF-8 and not empty.
+size_t begin_of_last_character(std::string_view text);
+
+// The normal forms of valid UTF-8.
 std::string to_nfc(std::string_view text);
+std::string to_nfd(std::string_view text);
+std::string to_nfkc(std::string_view text);
+std::string to_nfkd(std::string_view text);
+
+// Each character in lower case, as Rust's str::to_lowercase of a single character has it (no context).
+std::string to_lower(std::string_view text);
 
 // The Unicode property White_Space.
 bool is_white_space(char32_t code_point);

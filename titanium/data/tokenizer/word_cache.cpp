@@ -3,29 +3,6 @@
 #include <algorithm>
 
 namespace titanium::data {
-namespace {
-
-uint64_t load(const char* bytes, size_t count) {
-  uint64_t word = 0;
-  std::memcpy(&word, bytes, count);
-  return word;
-}
-
-uint64_t mix(uint64_t a, uint64_t b) {
-  const auto product = static_cast<unsigned __int128>(a) * b;
-  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-}
-
-}  // namespace
-
-uint64_t WordCache::hash(std::string_view word) {
-  constexpr uint64_t kSeed = 0x9E3779B97F4A7C15u;
-  uint64_t state = word.size() * 0xD6E8FEB86659FD93u;
-  const char* at = word.data();
-  size_t left = word.size();
-  for (; left > 8; left -= 8, at += 8) state = mix(state ^ load(at, 8), kSeed);
-  return mix(state ^ load(at, left), kSeed ^ 0xA0761D6478BD642Fu);
-}
 
 void WordCache::insert(std::string_view word, uint64_t hash, std::span<const TokenId> ids) {
   if (used_ == kSlots / 2) {

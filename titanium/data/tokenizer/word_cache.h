@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "titanium/data/tokenizer/bpe.h"
+#include "titanium/data/tokenizer/vocabulary.h"
 
 namespace titanium::data {
 
@@ -17,8 +17,6 @@ class WordCache {
  public:
   static constexpr size_t kMaxWord = 64;  // longer words are rare and are not kept
   static constexpr size_t kMaxIds = 64;
-
-  static uint64_t hash(std::string_view word);
 
   // The ids of `word`; an empty span when it is not known.
   std::span<const TokenId> find(std::string_view word, uint64_t hash) const {
