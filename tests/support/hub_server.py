@@ -47,17 +47,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def send_content(self, content, **headers):
         """With ranges, and cut short or changed where a fault says so."""
         fault = self.server.content_faults.pop(0) if self.command == "GET" and self.server.content_faults else None
-        begin = 0
+        begin, end, status = 0, len(content), 200
         if "Range" in self.headers and fault != "no range":
-            begin = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
-            headers["Content_Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
-        part = content[begin:]
+            first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
+            begin, end, status = int(first), int(last) + 1 if last else end, 206
+            headers["Content_Range"] = f"bytes {begin}-{end - 1}/{len(content)}"
+        part = content[begin:end]
         if fault == "wrong":
             part = bytes(part[:-1]) + bytes([part[-1] ^ 1])
         if fault == "short":
             self.close_connection = True
-            return self.answer(206 if begin else 200, part[: len(part) // 2], Content_Length=str(len(part)), **headers)
-        return self.answer(206 if begin else 200, part, Content_Length=str(len(part)), **headers)
+            return self.answer(status, part[: len(part) // 2], Content_Length=str(len(part)), **headers)
+        return self.answer(status, part, Content_Length=str(len(part)), **headers)
 
 
 class Server(http.server.ThreadingHTTPServer):

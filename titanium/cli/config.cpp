@@ -16,6 +16,7 @@
 #include "titanium/models/model_converters.h"
 #include "titanium/train/check_run.h"
 #include "titanium/train/known_gpus.h"
+#include "titanium/train/local_assets.h"
 
 namespace titanium::cli {
 namespace {
@@ -91,7 +92,7 @@ void check_gpu(const CheckArguments& args, const JobConfig& config, train::RunCh
 
 int check(Arguments args) {
   const CheckArguments parsed = parse_check_arguments(args);
-  const config::LoadedConfig loaded = config::load_config(parsed.options);
+  const config::LoadedConfig loaded = train::with_local_assets(config::load_config(parsed.options));
   print_hints(loaded);
   const JobConfig& config = loaded.config;
   const int64_t ranks = parsed.ranks > 0 ? parsed.ranks : config::fewest_ranks(config.parallelism);

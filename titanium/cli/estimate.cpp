@@ -5,6 +5,7 @@
 #include "titanium/cli/arguments.h"
 #include "titanium/config/load_config.h"
 #include "titanium/train/check_run.h"
+#include "titanium/train/local_assets.h"
 
 namespace titanium::cli {
 namespace {
@@ -63,7 +64,7 @@ int run_estimate(Arguments args) {
   app.add_option("--device-gib", device_gib, "Memory of a device: fail if a rank needs more")
       ->check(CLI::PositiveNumber);
   if (!parse_arguments(app, args)) return 0;
-  const config::LoadedConfig loaded = config::load_config(app.remaining());
+  const config::LoadedConfig loaded = train::with_local_assets(config::load_config(app.remaining()));
   train::check_options(loaded, ranks, config::Purpose::kPlan);
   std::vector<train::ModelPlan> plans;
   for (const int rank : train::pipeline_ranks(loaded.config.parallelism, ranks)) {

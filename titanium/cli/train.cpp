@@ -15,6 +15,7 @@
 #include "titanium/comm/flight_recorder.h"
 #include "titanium/config/dump.h"
 #include "titanium/config/load_config.h"
+#include "titanium/train/local_assets.h"
 #include "titanium/train/trainer.h"
 
 namespace titanium::cli {
@@ -103,7 +104,7 @@ int run_train(Arguments args) {
   std::signal(SIGTERM, request_stop);
   std::signal(SIGUSR1, request_save);
   std::signal(SIGALRM, end_after_grace);
-  const config::LoadedConfig loaded = config::load_config(args);
+  const config::LoadedConfig loaded = train::with_local_assets(config::load_config(args));
   if (loaded.config.log.format == "json") show_log(LogFormat::kJson);
   grace_seconds = static_cast<unsigned>(loaded.config.checkpoint.grace_seconds);
   train::train(loaded, {stop_requested, end_after_peer_failure, /*on_built=*/nullptr, &save_requested});

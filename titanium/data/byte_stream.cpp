@@ -9,6 +9,8 @@
 #include <cstring>
 
 #include "titanium/base/error.h"
+#include "titanium/remote/read_ahead.h"
+#include "titanium/remote/url.h"
 
 namespace titanium::data {
 namespace {
@@ -37,13 +39,27 @@ class PlainStream : public ByteStream {
     return static_cast<size_t>(count);
   }
 
-  const std::filesystem::path& path() const { return path_; }
-
  private:
   std::filesystem::path path_;
   int64_t offset_;
   int file_;
 };
+
+// What is behind an address.
+class AddressStream : public ByteStream {
+ public:
+  AddressStream(const std::filesystem::path& path, int64_t offset)
+      : bytes_(remote::open_bytes(path.string()), offset) {}
+  size_t read(char* out, size_t size) override { return bytes_.read(out, size); }
+
+ private:
+  remote::ReadAhead bytes_;
+};
+
+std::unique_ptr<ByteStream> open_plain(const std::filesystem::path& path, int64_t offset) {
+  if (remote::is_url(path.string())) return std::make_unique<AddressStream>(path, offset);
+  return std::make_unique<PlainStream>(path, offset);
+}
 
 [[noreturn]] void throw_truncated(const std::filesystem::path& path) {
   throw Error(fmt::format("Data file {} is truncated: its compressed data ends too early. Fetch or make it again.",
@@ -57,7 +73,8 @@ class PlainStream : public ByteStream {
 
 class GzipStream : public ByteStream {
  public:
-  explicit GzipStream(std::filesystem::path path) : input_(std::move(path), 0), buffer_(kInputBytes) {
+  explicit GzipStream(const std::filesystem::path& path)
+      : path_(path), input_(open_plain(path, 0)), buffer_(kInputBytes) {
     TI_CHECK(inflateInit2(&state_, 15 + 16) == Z_OK, "zlib cannot be started: not enough memory.");  // 16: gzip header
   }
   GzipStream(const GzipStream&) = delete;
@@ -70,26 +87,27 @@ class GzipStream : public ByteStream {
     const uInt wanted = state_.avail_out;
     while (state_.avail_out == wanted) {
       if (state_.avail_in == 0 && !refill()) {
-        if (!between_members_) throw_truncated(input_.path());
+        if (!between_members_) throw_truncated(path_);
         return 0;
       }
       if (between_members_) inflateReset(&state_);
       const int status = inflate(&state_, Z_NO_FLUSH);
       between_members_ = status == Z_STREAM_END;
       if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
-        throw_damaged(input_.path(), "gzip", state_.msg != nullptr ? state_.msg : "unknown error");
+        throw_damaged(path_, "gzip", state_.msg != nullptr ? state_.msg : "unknown error");
     }
     return wanted - state_.avail_out;
   }
 
  private:
   bool refill() {
-    state_.avail_in = static_cast<uInt>(input_.read(buffer_.data(), buffer_.size()));
+    state_.avail_in = static_cast<uInt>(input_->read(buffer_.data(), buffer_.size()));
     state_.next_in = reinterpret_cast<Bytef*>(buffer_.data());
     return state_.avail_in > 0;
   }
 
-  PlainStream input_;
+  std::filesystem::path path_;
+  std::unique_ptr<ByteStream> input_;
   std::vector<char> buffer_;
   z_stream state_{};
   bool between_members_ = false;
@@ -97,8 +115,11 @@ class GzipStream : public ByteStream {
 
 class ZstdStream : public ByteStream {
  public:
-  explicit ZstdStream(std::filesystem::path path)
-      : input_(std::move(path), 0), buffer_(kInputBytes), state_(ZSTD_createDStream(), &ZSTD_freeDStream) {
+  explicit ZstdStream(const std::filesystem::path& path)
+      : path_(path),
+        input_(open_plain(path, 0)),
+        buffer_(kInputBytes),
+        state_(ZSTD_createDStream(), &ZSTD_freeDStream) {
     TI_CHECK(state_ != nullptr, "zstd cannot be started: not enough memory.");
   }
 
@@ -107,11 +128,11 @@ class ZstdStream : public ByteStream {
     while (output.pos == 0) {
       // A full output buffer may leave decoded bytes inside zstd, so it is asked again before new input is read.
       if (chunk_.pos == chunk_.size && !flushing_ && !refill()) {
-        if (!between_frames_) throw_truncated(input_.path());
+        if (!between_frames_) throw_truncated(path_);
         return 0;
       }
       const size_t status = ZSTD_decompressStream(state_.get(), &output, &chunk_);
-      if (ZSTD_isError(status)) throw_damaged(input_.path(), "zstd", ZSTD_getErrorName(status));
+      if (ZSTD_isError(status)) throw_damaged(path_, "zstd", ZSTD_getErrorName(status));
       between_frames_ = status == 0;
       flushing_ = output.pos == output.size && !between_frames_;
     }
@@ -120,11 +141,12 @@ class ZstdStream : public ByteStream {
 
  private:
   bool refill() {
-    chunk_ = {buffer_.data(), input_.read(buffer_.data(), buffer_.size()), 0};
+    chunk_ = {buffer_.data(), input_->read(buffer_.data(), buffer_.size()), 0};
     return chunk_.size > 0;
   }
 
-  PlainStream input_;
+  std::filesystem::path path_;
+  std::unique_ptr<ByteStream> input_;
   std::vector<char> buffer_;
   std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> state_;
   ZSTD_inBuffer chunk_{};
@@ -145,7 +167,7 @@ std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path, 
     case Compression::kNone:
       break;
   }
-  return std::make_unique<PlainStream>(path, offset);
+  return open_plain(path, offset);
 }
 
 }  // namespace titanium::data

@@ -19,8 +19,9 @@ class ByteStream {
   virtual size_t read(char* out, size_t size) = 0;
 };
 
-// Begins at byte `offset`, which must be 0 for compressed files. A file of several gzip members or zstd frames is read
-// as their concatenation. Throws Error when the file cannot be opened.
+// `path` may be an address (remote/byte_source.h). Begins at byte `offset`, which must be 0 for compressed files. A
+// file of several gzip members or zstd frames is read as their concatenation. Throws Error when the file cannot be
+// opened.
 std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path, Compression compression,
                                              int64_t offset = 0);
 

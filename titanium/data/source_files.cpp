@@ -9,6 +9,8 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/remote/byte_source.h"
+#include "titanium/remote/url.h"
 
 namespace titanium::data {
 namespace {
@@ -62,22 +64,42 @@ std::vector<SourceFile> files_of_folder(const fs::path& folder) {
   return files;
 }
 
-void check_file(SourceFile& file, bool allow_empty) {
-  std::error_code error;
-  file.size = static_cast<int64_t>(fs::file_size(file.path, error));
-  TI_CHECK(!error, "Data file {} cannot be read: {}. Check the file and its permissions.", file.path.string(),
-           error.message());
-  TI_CHECK(::access(file.path.c_str(), R_OK) == 0, "Data file {} cannot be read: {}. Check its permissions.",
-           file.path.string(), std::strerror(errno));
+std::vector<SourceFile> files_of_address(const std::string& address) {
+  std::vector<SourceFile> files;
+  for (const remote::RemoteFile& found : remote::list_files(address)) {
+    const bool is_it = found.path == address;
+    if (hidden(found.name)) continue;
+    auto file = classify(found.path, found.name);
+    if (!file && is_it) file = SourceFile{.path = found.path, .name = found.name};
+    if (!file) continue;
+    file->size = found.size;
+    files.push_back(std::move(*file));
+  }
+  TI_CHECK(
+      !files.empty(),
+      "Data path {} has no data files. Expected are .jsonl, .json, .ndjson or .txt files, plain or with .gz or .zst.",
+      address);
+  return files;
+}
+
+void check_size(const SourceFile& file, bool allow_empty) {
   if (file.size > 0) return;
   TI_CHECK(allow_empty, "Data file {} is empty. Remove it, or set training.skip_bad_records to leave such files out.",
            file.path.string());
   log_warning("Data file {} is empty", file.path.string());
 }
 
-}  // namespace
+void check_file(SourceFile& file) {
+  std::error_code error;
+  file.size = static_cast<int64_t>(fs::file_size(file.path, error));
+  TI_CHECK(!error, "Data file {} cannot be read: {}. Check the file and its permissions.", file.path.string(),
+           error.message());
+  TI_CHECK(::access(file.path.c_str(), R_OK) == 0, "Data file {} cannot be read: {}. Check its permissions.",
+           file.path.string(), std::strerror(errno));
+}
 
-std::vector<SourceFile> find_source_files(const fs::path& path, bool allow_empty_files) {
+// Of a file or folder of this machine.
+std::vector<SourceFile> files_of_path(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   TI_CHECK(status.type() != fs::file_type::not_found, "Data path {} does not exist. Check training.dataset_path.",
@@ -91,7 +113,16 @@ std::vector<SourceFile> find_source_files(const fs::path& path, bool allow_empty
     const std::string name = path.filename().string();
     files = {classify(path, name).value_or(SourceFile{.path = path, .name = name})};
   }
-  for (SourceFile& file : files) check_file(file, allow_empty_files);
+  for (SourceFile& file : files) check_file(file);
+  return files;
+}
+
+}  // namespace
+
+std::vector<SourceFile> find_source_files(const fs::path& path, bool allow_empty_files) {
+  const bool is_address = remote::is_url(path.string());
+  std::vector<SourceFile> files = is_address ? files_of_address(path.string()) : files_of_path(path);
+  for (const SourceFile& file : files) check_size(file, allow_empty_files);
   std::erase_if(files, [](const SourceFile& file) { return file.size == 0; });
   return files;
 }

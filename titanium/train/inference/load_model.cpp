@@ -5,6 +5,7 @@
 #include "titanium/config/availability.h"
 #include "titanium/models/model_weights.h"
 #include "titanium/models/registry.h"
+#include "titanium/remote/local_copy.h"
 
 namespace titanium::train {
 namespace {
@@ -17,7 +18,8 @@ bool describes_model(const fs::path& folder) {
 
 }  // namespace
 
-CheckpointRun plan_checkpoint_run(const config::LoadedConfig& loaded, const fs::path& checkpoint) {
+CheckpointRun plan_checkpoint_run(const config::LoadedConfig& loaded, const fs::path& given_checkpoint) {
+  const fs::path checkpoint = remote::local_copy(given_checkpoint.string());
   config::refuse_unavailable_options(loaded);
   config::check_world_size(loaded, /*world_size=*/1);
   if (!fs::exists(checkpoint)) {

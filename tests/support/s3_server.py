@@ -1,0 +1,164 @@
+"""A real S3 server (SeaweedFS's wheel) on this machine, and a proxy before it that makes mistakes when it is told to."""
+
+import contextlib
+import datetime
+import hashlib
+import hmac
+import http.client
+import http.server
+import json
+import pathlib
+import shutil
+import socket
+import subprocess
+import sysconfig
+import threading
+import time
+import urllib.parse
+
+KEY, SECRET = "AKIATITANIUMTEST", "secret/secret+secret"
+READER_KEY, READER_SECRET = "AKIAREADERTEST", "readerreader"  # may only list and read the bucket `open`
+
+
+def weed():
+    """The program, or None."""
+    path = pathlib.Path(sysconfig.get_paths()["scripts"]) / "weed"
+    return str(path) if path.exists() else shutil.which("weed")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def signed_headers(method, host, path, body=b"", key=KEY, secret=SECRET):
+    """Amazon's signature, written down here a second time so that it checks ours."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    moment, date, payload = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d"), hashlib.sha256(body).hexdigest()
+    headers = {"host": host, "x-amz-content-sha256": payload, "x-amz-date": moment}
+    canonical = "\n".join([method, urllib.parse.quote(path), "", *(f"{name}:{value}" for name, value in sorted(headers.items())), "", ";".join(sorted(headers)), payload])
+    scope = f"{date}/us-east-1/s3/aws4_request"
+    signing = f"AWS4{secret}".encode()
+    for part in (date, "us-east-1", "s3", "aws4_request"):
+        signing = hmac.new(signing, part.encode(), hashlib.sha256).digest()
+    text = "\n".join(["AWS4-HMAC-SHA256", moment, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    signature = hmac.new(signing, text.encode(), hashlib.sha256).hexdigest()
+    return {**headers, "authorization": f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={';'.join(sorted(headers))}, Signature={signature}"}
+
+
+class S3Server:
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.port = free_port()
+        self.host = f"127.0.0.1:{self.port}"
+        identities = [
+            {"name": "all", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin", "Read", "Write", "List"]},
+            {"name": "reader", "credentials": [{"accessKey": READER_KEY, "secretKey": READER_SECRET}], "actions": ["Read:open", "List:open"]},
+        ]
+        config = self.folder / "s3.json"
+        config.write_text(json.dumps({"identities": identities}))
+        (self.folder / "data").mkdir()
+        ports = {name: free_port() for name in ("master.port", "volume.port", "filer.port", "master.port.grpc", "volume.port.grpc", "filer.port.grpc", "s3.port.grpc")}
+        command = [weed(), "-logtostderr=true", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={self.folder / 'data'}", "-s3", f"-s3.port={self.port}", f"-s3.config={config}", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.preStopSeconds=0", "-master.volumeSizeLimitMB=64", "-volume.max=20"]
+        command += [f"-{name}={port}" for name, port in ports.items()]
+        self.log = open(self.folder / "weed.log", "wb")
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, cwd=self.folder)
+
+    def wait(self, seconds=60):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if self.request("PUT", "/probe") in (200, 409):
+                    return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.3)
+        raise RuntimeError("the S3 server does not answer: " + (self.folder / "weed.log").read_text(errors="replace")[-2000:])
+
+    def request(self, method, path, body=b""):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request(method, urllib.parse.quote(path), body, signed_headers(method, self.host, path, body))
+            response = connection.getresponse()
+            response.read()
+            return response.status
+        finally:
+            connection.close()
+
+    def put(self, bucket, key, content):
+        self.request("PUT", f"/{bucket}")
+        assert self.request("PUT", f"/{bucket}/{key}", content) == 200, key
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+
+class FaultyProxy:
+    """Passes requests on to `target` (host:port). `faults` is a list that each GET takes one from: None, 503, "reset", "short", "stall" or
+    "wrong range". While `down` is set, connections are closed at once."""
+
+    def __init__(self, target):
+        proxy = self
+        self.target, self.faults, self.down, self.requests = target, [], False, []
+        self.lock = threading.Lock()
+        self.released = threading.Event()  # ends answers that stall
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_HEAD(self):
+                self.do_GET()
+
+            def do_GET(self):
+                with proxy.lock:
+                    proxy.requests.append((self.command, self.path, self.headers.get("Range")))
+                    fault = proxy.faults.pop(0) if self.command == "GET" and proxy.faults else None
+                if proxy.down or fault == "reset":
+                    self.close_connection = True
+                    return
+                if fault == 503:
+                    self.send_response(503)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
+                connection = http.client.HTTPConnection(*proxy.target.split(":"), timeout=30)
+                connection.request(self.command, self.path, headers=dict(self.headers))
+                response = connection.getresponse()
+                body = response.read()
+                self.send_response(response.status)
+                for name, value in response.getheaders():
+                    if name.lower() not in ("connection", "transfer-encoding", "content-length", "date", "server"):
+                        self.send_header(name, "bytes 7-8/9" if fault == "wrong range" and name.lower() == "content-range" else value)
+                self.send_header("Content-Length", response.getheader("Content-Length") or str(len(body)))
+                self.end_headers()
+                connection.close()
+                if self.command == "HEAD":
+                    return
+                if fault == "stall":
+                    self.wfile.write(body[: len(body) // 2])
+                    self.close_connection = proxy.released.wait(40)
+                    return
+                if fault == "short":
+                    body = body[: len(body) // 2]
+                    self.close_connection = True
+                self.wfile.write(body)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.host = f"127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self.released.set()
+        self.server.shutdown()
+        self.server.server_close()

@@ -1,0 +1,30 @@
+#include "titanium/train/local_assets.h"
+
+#include "titanium/remote/local_copy.h"
+
+namespace titanium::train {
+namespace {
+
+bool is_weights(const std::string& name) {
+  for (const char* ending : {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack"}) {
+    if (name.ends_with(ending)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+config::LoadedConfig with_local_assets(config::LoadedConfig loaded) {
+  JobConfig& config = loaded.config;
+  const bool begins_with_assets =
+      config.checkpoint.enable && config.checkpoint.initial_load_in_hf && !config.checkpoint.initial_load_path;
+  config.model.hf_assets_path =
+      remote::local_copy(config.model.hf_assets_path, [&](const std::string& name) {
+        const bool nested = name.find('/') != std::string::npos;
+        return !nested && (!is_weights(name) || (begins_with_assets && name.ends_with(".safetensors")));
+      }).string();
+  if (auto& path = config.checkpoint.initial_load_path) path = remote::local_copy(*path).string();
+  return loaded;
+}
+
+}  // namespace titanium::train
