@@ -1,14 +1,15 @@
 # titanium_layer(name [DEPENDS layers...] [LINK libraries...] [TORCH] [CUDA] [C10D])
 #
 # One static library per folder of titanium/: all its .cpp files. Files in a `cuda/` subfolder are built where there is a
-# CUDA compiler, files in a `no_cuda/` subfolder where there is none: back ends are chosen when linking. Layers with TORCH
+# CUDA compiler, files in a `no_cuda/` subfolder where there is none: back ends are chosen when linking. Files in a `plugin/`
+# subfolder belong to shared libraries that the program loads when it needs them. Layers with TORCH
 # share one precompiled header, the others another. A layer without sources yet is an interface.
 
 function(titanium_layer name)
   cmake_parse_arguments(layer "TORCH;CUDA;C10D" "" "DEPENDS;LINK" ${ARGN})
   set(folder ${PROJECT_SOURCE_DIR}/titanium/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$|/plugin/")
   if(TITANIUM_CUDA)
     list(FILTER sources EXCLUDE REGEX "/no_cuda/")
   else()

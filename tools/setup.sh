@@ -116,6 +116,7 @@ configure() {
     fi
   fi
   [ -n "$torch" ] && [ "$purpose" = program ] || wheel_groups+=(program)
+  wheel_groups+=(arrow)
   [ "$purpose" = test ] && wheel_groups+=(cuda test vocabularies stores)
   [ -n "$nvcc" ] && [ -z "$torch" ] && wheel_groups+=(cuda)
   [ ${#wheel_groups[@]} -eq 0 ] || install_wheels "$venv" "${wheel_groups[@]}"

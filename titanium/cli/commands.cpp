@@ -3,6 +3,7 @@
 #include "titanium/cli/checkpoint.h"
 #include "titanium/cli/config.h"
 #include "titanium/cli/convert.h"
+#include "titanium/cli/data.h"
 #include "titanium/cli/doctor.h"
 #include "titanium/cli/download.h"
 #include "titanium/cli/estimate.h"
@@ -37,6 +38,7 @@ constexpr Command kCommands[] = {
     {"config", "show, check and explain configurations", run_config},
     {"download", "fetch weights, tokenizers and data sets from the Hugging Face hub", run_download},
     {"schedule", "draw and check pipeline schedules", run_schedule},
+    {"data", "inspect and prepare training data", run_data},
     {"tokenize", "turn text lines into token ids, and back", tokenize},
     {"tokenizer", "learn a tokenizer from text", tokenizer},
 };

@@ -52,11 +52,14 @@ Sequences read_tokens(const std::string& file) {
 // The documents of a file or folder, each as the training data has it.
 Sequences read_text(const std::string& path, const train::CheckpointRun& run) {
   const auto tokenizer = data::Tokenizer::load(run.tokenizer);
-  data::RecordSource source(path, {});
+  data::RecordSource source(path, {.reading = {.text_field = run.config.training.text_field,
+                                               .token_dtype = run.config.training.token_dtype}});
   Sequences sequences;
   for (int64_t i = 0; const auto record = source.read(i); ++i) {
-    const std::string text = data::document_text(*record, run.config.training.text_field);
-    const auto ids = tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true);
+    const auto ids = data::has_tokens(*record)
+                         ? data::document_tokens(*record)
+                         : tokenizer.encode(data::document_text(*record, run.config.training.text_field),
+                                            /*add_bos=*/true, /*add_eos=*/true);
     sequences.emplace_back(ids.begin(), ids.end());
   }
   return sequences;

@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace titanium::config {
 
 using Names = std::vector<std::string>;
+// One of a list of tables: its keys, and their values as JSON texts.
+using Table = std::vector<std::pair<std::string, std::string>>;
 
 struct Job {
   std::optional<std::string> config_file;
@@ -116,12 +119,18 @@ struct Training {
   int64_t gc_freq = 50;
   bool gc_debug = false;
   DataLoader dataloader;
-  bool skip_bad_records = false;    // own
-  std::string text_field = "text";  // own
-  int64_t data_streams = 256;       // own
-  std::string device = "auto";      // own: auto, cpu or cuda
-  double moe_balance_loss = 0;      // own
-  double moe_z_loss = 0;            // own
+  bool skip_bad_records = false;             // own
+  std::string text_field = "text";           // own
+  int64_t data_streams = 256;                // own
+  std::vector<Table> sources;                // own: read by data_sources.h
+  std::optional<double> source_temperature;  // own
+  std::string token_dtype = "uint16";        // own
+  bool shuffle = false;                      // own
+  int64_t shuffle_seed = 42;                 // own
+  int64_t shuffle_window = 16384;            // own
+  std::string device = "auto";               // own: auto, cpu or cuda
+  double moe_balance_loss = 0;               // own
+  double moe_z_loss = 0;                     // own
   // Flux extension.
   double classifier_free_guidance_prob = 0.0;
   int64_t img_size = 256;
@@ -282,7 +291,8 @@ struct Validation {
   int64_t freq = 10;
   int64_t steps = -1;  // -1: the whole set
   DataLoader dataloader;
-  int64_t data_streams = 16;  // own
+  int64_t data_streams = 16;   // own
+  std::vector<Table> sources;  // own: read by data_sources.h
   // Flux extension.
   bool enable_classifier_free_guidance = false;
   double classifier_free_guidance_scale = 5.0;

@@ -34,6 +34,18 @@ bool is_list_of_texts(const Value& value) {
   return value.is_array() && std::ranges::all_of(value, [](const Value& item) { return item.is_string(); });
 }
 
+// Bytes that are not UTF-8 and dates have no JSON text.
+bool has_json_text(const Value& value) {
+  if (value.is_binary()) return false;
+  if (!value.is_structured()) return !value.is_number_float() || std::isfinite(value.get<double>());
+  return std::ranges::all_of(value, has_json_text);
+}
+
+bool is_list_of_tables(const Value& value) {
+  return value.is_array() &&
+         std::ranges::all_of(value, [](const Value& item) { return item.is_object() && has_json_text(item); });
+}
+
 std::vector<std::string> quoted_all(const std::vector<std::string>& texts) {
   std::vector<std::string> quoted;
   quoted.reserve(texts.size());
@@ -129,13 +141,15 @@ std::string Option::section() const { return name_.substr(0, name_.rfind('.')); 
 std::string Option::key() const { return name_.substr(name_.rfind('.') + 1); }
 
 std::string Option::type_text() const {
-  static constexpr std::array kNames = {"switch", "integer", "number", "text", "list", "list of lists"};
+  static constexpr std::array kNames = {"switch", "integer",       "number",        "text",
+                                        "list",   "list of lists", "list of tables"};
   return std::string(kNames.at(static_cast<size_t>(type_))) + (nullable_ ? " or None" : "");
 }
 
 std::string Option::expectation() const {
-  static constexpr std::array kNames = {"true or false", "an integer",      "a number",
-                                        "a text",        "a list of texts", "a list of lists of texts"};
+  static constexpr std::array kNames = {"true or false",   "an integer",      "a number",
+                                        "a text",          "a list of texts", "a list of lists of texts",
+                                        "a list of tables"};
   std::string text = kNames.at(static_cast<size_t>(type_));
   if (!texts_.empty()) {
     text = one_of_text(quoted_all(texts_));
@@ -177,6 +191,9 @@ std::optional<Value> Option::convert(const Value& value) const {
       break;
     case Type::kListOfLists:
       if (value.is_array() && std::ranges::all_of(value, is_list_of_texts)) return value;
+      break;
+    case Type::kTables:
+      if (is_list_of_tables(value)) return value;
       break;
   }
   return std::nullopt;
@@ -221,7 +238,7 @@ Value Option::read_argument(std::string_view text) const {
   if (type_ == Type::kInteger || type_ == Type::kNumber) {
     if (const auto number = parse_number<double>(text)) return *number;
   }
-  if (type_ == Type::kListOfLists) {
+  if (type_ == Type::kListOfLists || type_ == Type::kTables) {
     try {
       return parse_ordered_json(text, {.depth = kArgumentDepth});
     } catch (const JsonError&) {  // refused as a text, with what is expected

@@ -16,7 +16,7 @@
 
 namespace titanium::config {
 
-enum class Type { kSwitch, kInteger, kNumber, kText, kList, kListOfLists };
+enum class Type { kSwitch, kInteger, kNumber, kText, kList, kListOfLists, kTables };
 
 // Built-in counterparts of torchtitan's configuration extensions. Their options count only when
 // job.custom_config_module names the extension.

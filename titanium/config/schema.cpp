@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "titanium/base/error.h"
+#include "titanium/config/data_schema.h"
 #include "titanium/config/flux_schema.h"
 #include "titanium/config/metrics_schema.h"
 
@@ -174,7 +175,8 @@ void declare_training(Schema& schema) {
       .option("skip_bad_records", &Training::skip_bad_records,
               "Count records that are not JSON or lack the text and go on, instead of stopping.")
       .own();
-  training.option("text_field", &Training::text_field, "Field of a record that holds the text.").own();
+  training.option("text_field", &Training::text_field, "Field or column of a record that holds the text or its tokens.")
+      .own();
   training
       .option(
           "data_streams", &Training::data_streams,
@@ -182,6 +184,7 @@ void declare_training(Schema& schema) {
           "data-parallel ranks, which must divide it.")
       .between(1, 65536)
       .own();
+  declare_sources(training);
   training.option("device", &Training::device, "Where to train; auto takes a GPU if there is one.")
       .one_of({"auto", "cpu", "cuda"})
       .own();
@@ -545,6 +548,7 @@ void declare_validation(Schema& schema) {
   validation.option("freq", &Validation::freq, "Training steps between validations.").at_least(1);
   validation.option("steps", &Validation::steps, "Steps of a validation. -1: the whole set.").at_least(1).or_also(-1);
   validation.option("data_streams", &Validation::data_streams, "As training.data_streams.").between(1, 65536).own();
+  declare_validation_sources(validation);
   declare_validation_of_flux(validation);
   declare_dataloader(validation.section("dataloader", &Validation::dataloader, "The loader of the validation data."));
 }

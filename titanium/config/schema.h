@@ -87,6 +87,7 @@ constexpr Type type_of() {
   if constexpr (std::is_same_v<M, std::string>) return Type::kText;
   if constexpr (std::is_same_v<M, Names>) return Type::kList;
   if constexpr (std::is_same_v<M, std::vector<Names>>) return Type::kListOfLists;
+  if constexpr (std::is_same_v<M, std::vector<Table>>) return Type::kTables;
 }
 
 }  // namespace detail
@@ -98,14 +99,19 @@ Option& Section<T>::option(const std::string& key, M T::* member, std::string me
   const auto get = [find = find_, member](const JobConfig& config) -> Value {
     const M& place = find(const_cast<JobConfig&>(config)).*member;  // `find` only walks to the member
     if constexpr (detail::Nullable<M>::kValue) return place ? Value(*place) : Value();
-    if constexpr (!detail::Nullable<M>::kValue) return Value(place);
+    if constexpr (std::is_same_v<M, std::vector<Table>>) return from_tables(place);
+    if constexpr (!detail::Nullable<M>::kValue && !std::is_same_v<M, std::vector<Table>>) return Value(place);
   };
   const auto set = [find = find_, member](JobConfig& config, const Value& value) {
     M& place = find(config).*member;
     if constexpr (detail::Nullable<M>::kValue) {
       if (value.is_null()) return place.reset();
     }
-    place = value.get<Inner>();
+    if constexpr (std::is_same_v<M, std::vector<Table>>) {
+      place = to_tables(value);
+    } else {
+      place = value.get<Inner>();
+    }
   };
   return schema_.add(
       Option(name_ + "." + key, std::move(meaning), detail::type_of<Inner>(), detail::Nullable<M>::kValue, get, set));

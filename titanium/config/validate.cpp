@@ -8,6 +8,7 @@
 #include <set>
 
 #include "titanium/base/error.h"
+#include "titanium/config/data_sources.h"
 #include "titanium/config/parameter_groups.h"
 #include "titanium/config/value.h"
 
@@ -199,6 +200,30 @@ void check_parameter_groups(const Optimizer& optimizer, Problems& problems) {
   }
 }
 
+void check_sources(const JobConfig& config, Problems& problems) {
+  try {
+    const std::vector<DataSource> sources = data_sources(config.training.sources, "training.sources");
+    double total = sources.empty() ? 1 : 0;
+    for (const DataSource& source : sources) {
+      const bool weighted = source.weight || !source.weight_schedule.empty();
+      if (!weighted && !config.training.source_temperature)
+        throw UsageError(
+            fmt::format("training.sources: {} has no weight. Give it one, or set "
+                        "training.source_temperature to weigh sources by their sizes.",
+                        to_short_text(source.name)));
+      total += weighted ? source.weight.value_or(1) : 1;
+    }
+    if (!(total > 0)) throw UsageError("training.sources: all weights are 0. Give at least one source a weight.");
+  } catch (const UsageError& error) {
+    problems.push_back({{"training.sources"}, error.what()});
+  }
+  try {
+    data_sources(config.validation.sources, "validation.sources");
+  } catch (const UsageError& error) {
+    problems.push_back({{"validation.sources"}, error.what()});
+  }
+}
+
 void check_rounding(const JobConfig& config, Problems& problems) {
   if (!config.optimizer.bf16_stochastic_rounding) return;
   if (config.optimizer.name == "Muon") {
@@ -274,6 +299,7 @@ std::vector<Problem> validate(const JobConfig& config, std::optional<int64_t> wo
   check_profiling(config.profiling, problems);
   check_early_step(config, shards, problems);
   check_parameter_groups(config.optimizer, problems);
+  check_sources(config, problems);
   check_rounding(config, problems);
   check_quantization(config, problems);
   check_seq_len("training.seq_len", config.training.seq_len, degrees, problems);

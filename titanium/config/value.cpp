@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cctype>
+
 namespace titanium::config {
 namespace {
 
@@ -26,6 +29,18 @@ std::string quoted(const Value& text) {
   return escaped;
 }
 
+// As an inline table.
+std::string table_text(const Value& table) {
+  std::vector<std::string> items;
+  for (const auto& [key, item] : table.items()) {
+    const bool bare = !key.empty() && std::ranges::all_of(key, [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '-';
+    });
+    items.push_back(fmt::format("{} = {}", bare ? key : quoted(Value(key)), to_text(item)));
+  }
+  return items.empty() ? "{}" : fmt::format("{{ {} }}", fmt::join(items, ", "));
+}
+
 }  // namespace
 
 std::string to_text(const Value& value) {
@@ -33,6 +48,7 @@ std::string to_text(const Value& value) {
   if (value.is_number_float()) return float_text(value.get<double>());
   if (value.is_string()) return quoted(value);
   if (value.is_binary()) return {value.get_binary().begin(), value.get_binary().end()};
+  if (value.is_object()) return table_text(value);
   if (!value.is_array()) return value.dump(-1, ' ', false, Value::error_handler_t::replace);
   std::vector<std::string> items;
   for (const Value& item : value) items.push_back(to_text(item));
@@ -45,6 +61,25 @@ std::string to_short_text(const Value& value) {
   size_t end = kShortLength;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // not inside a UTF-8 sequence
   return text.substr(0, end) + "...";
+}
+
+std::vector<std::vector<std::pair<std::string, std::string>>> to_tables(const Value& value) {
+  std::vector<std::vector<std::pair<std::string, std::string>>> tables;
+  for (const Value& object : value) {
+    auto& table = tables.emplace_back();
+    for (const auto& [key, item] : object.items()) table.emplace_back(key, item.dump());
+  }
+  return tables;
+}
+
+Value from_tables(const std::vector<std::vector<std::pair<std::string, std::string>>>& tables) {
+  Value value = Value::array();
+  for (const auto& table : tables) {
+    Value object = Value::object();
+    for (const auto& [key, text] : table) object[key] = Value::parse(text);
+    value.push_back(std::move(object));
+  }
+  return value;
 }
 
 std::vector<std::string> split(std::string_view text, char separator) {

@@ -156,6 +156,12 @@ class ZstdStream : public ByteStream {
 
 }  // namespace
 
+Compression compression_by_content(std::string_view head) {
+  if (head.starts_with("\x1f\x8b\x08")) return Compression::kGzip;
+  if (head.starts_with("\x28\xb5\x2f\xfd")) return Compression::kZstd;
+  return Compression::kNone;
+}
+
 std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path, Compression compression,
                                              int64_t offset) {
   TI_ASSERT(offset == 0 || compression == Compression::kNone, "compressed files cannot be entered in the middle");

@@ -5,10 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 
 namespace titanium::data {
 
 enum class Compression { kNone, kGzip, kZstd };
+
+// What the first bytes of a file show.
+Compression compression_by_content(std::string_view head);
 
 class ByteStream {
  public:

@@ -37,10 +37,12 @@ int64_t largest_divisor_up_to(int64_t number, int64_t limit) {
 Corpus::Corpus(CorpusOptions options, Encoder encoder)
     : options_(checked(std::move(options))),
       encoder_(std::move(encoder)),
-      source_(options_.path, {.ownership = {options_.rank, options_.ranks},
+      source_(options_.path, {.reading = {.ownership = {options_.rank, options_.ranks},
+                                          .max_record_bytes = options_.max_record_bytes,
+                                          .text_field = options_.text_field,
+                                          .token_dtype = options_.token_dtype},
                               .allow_empty_files = options_.skip_bad_records,
-                              .cache_bytes = options_.cache_bytes,
-                              .max_record_bytes = options_.max_record_bytes}),
+                              .cache_bytes = options_.cache_bytes}),
       fingerprint_(data::fingerprint(source_.files())) {
   const int64_t records = source_.count_up_to(options_.streams);
   TI_CHECK(records > 0, "Dataset {} at {} has no records. Name a file or folder that has some.", options_.name,
@@ -66,7 +68,11 @@ std::optional<Corpus::Document> Corpus::document(int64_t record, const std::stop
 }
 
 std::vector<int32_t> Corpus::encode(const Record& record) const {
+  if (has_tokens(record)) return document_tokens(record);
   const std::string text = document_text(record, options_.text_field);
+  TI_CHECK(encoder_ != nullptr,
+           "Dataset {} holds text, which needs a tokenizer. Set model.hf_assets_path to a folder that has one.",
+           options_.name);
   try {
     return encoder_(text);
   } catch (const Error& error) {

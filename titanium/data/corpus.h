@@ -31,7 +31,8 @@ struct CorpusOptions {
   int64_t rank = 0;
   int64_t ranks = 1;
   size_t cache_bytes = RecordSourceOptions{}.cache_bytes;
-  int64_t max_record_bytes = RecordSourceOptions{}.max_record_bytes;
+  int64_t max_record_bytes = ReadOptions{}.max_record_bytes;
+  std::string token_dtype = ReadOptions{}.token_dtype;
 };
 
 // Thread-safe.

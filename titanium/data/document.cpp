@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -85,10 +87,36 @@ class FieldPicker : public nlohmann::json_sax<nlohmann::json> {
   std::vector<std::string> names_;
 };
 
+[[noreturn]] void refuse(const Record& record, const std::string& problem) {
+  throw BadRecord(fmt::format(
+      "{}:{}: {}. Repair or remove the {}, or set training.skip_bad_records to leave such records out.",
+      record.file->path.string(), record.line, problem, record.block->content == Content::kJson ? "line" : "record"));
+}
+
+template <typename T>
+std::vector<int32_t> tokens_of(const Record& record) {
+  std::vector<T> numbers(record.bytes.size() / sizeof(T));
+  std::memcpy(numbers.data(), record.bytes.data(), numbers.size() * sizeof(T));
+  std::vector<int32_t> tokens(numbers.size());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if constexpr (sizeof(T) > 2) {
+      if (numbers[i] > static_cast<T>(std::numeric_limits<int32_t>::max()))
+        refuse(record, fmt::format("token {} of this record is {}, which is no token id", i,
+                                   static_cast<std::make_signed_t<T>>(numbers[i])));
+    }
+    tokens[i] = static_cast<int32_t>(numbers[i]);
+  }
+  return tokens;
+}
+
 }  // namespace
 
+bool has_tokens(const Record& record) { return record.block->content == Content::kTokens; }
+
 std::string document_text(const Record& record, const std::string& field) {
-  if (record.file->format == RecordFormat::kText) {
+  if (record.missing) refuse(record, fmt::format("\"{}\" is null here", field));
+  TI_ASSERT(!has_tokens(record));
+  if (record.block->content == Content::kText) {
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
     return std::string(record.bytes.starts_with(kByteOrderMark) ? record.bytes.substr(kByteOrderMark.size())
                                                                 : record.bytes);
@@ -96,11 +124,20 @@ std::string document_text(const Record& record, const std::string& field) {
   FieldPicker picker(field);
   nlohmann::json::sax_parse(record.bytes, &picker);
   const std::string problem = picker.problem();
-  if (!problem.empty())
-    throw BadRecord(
-        fmt::format("{}:{}: {}. Repair or remove the line, or set training.skip_bad_records to leave such records out.",
-                    record.file->path.string(), record.line, problem));
+  if (!problem.empty()) refuse(record, problem);
   return picker.take_text();
+}
+
+std::vector<int32_t> document_tokens(const Record& record) {
+  if (record.missing) refuse(record, "the tokens are null here");
+  switch (record.block->token_bytes) {
+    case 2:
+      return tokens_of<uint16_t>(record);
+    case 4:
+      return tokens_of<uint32_t>(record);
+    default:
+      return tokens_of<uint64_t>(record);
+  }
 }
 
 }  // namespace titanium::data

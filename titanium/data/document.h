@@ -1,4 +1,4 @@
-// From a record to the text of its document.
+// From a record to the text or the tokens of its document.
 #pragma once
 
 #include <string>
@@ -14,8 +14,14 @@ class BadRecord : public Error {
   using Error::Error;
 };
 
-// The string in field `field` of a JSON record, or all of a text file. Throws BadRecord when the record is not valid
-// JSON, not an object, has no such field, or holds something else than a string there.
+// Whether the record has tokens that were made elsewhere, and no text.
+bool has_tokens(const Record& record);
+
+// The string in field `field` of a JSON record, or the text that the record is. Throws BadRecord when the record is not
+// valid JSON, not an object, has no such field, holds something else than a string there, or is null.
 std::string document_text(const Record& record, const std::string& field);
+
+// The tokens of a record that has tokens. Throws BadRecord when it is null or has a number that is no token id.
+std::vector<int32_t> document_tokens(const Record& record);
 
 }  // namespace titanium::data

@@ -5,7 +5,7 @@
 namespace titanium::data {
 namespace {
 
-constexpr size_t kMaxCursors = 8;
+constexpr size_t kMaxReaders = 8;
 
 // Whether reading from `a` gets to later records sooner than reading from `b`.
 bool is_farther(const Anchor& a, const Anchor& b) {
@@ -21,24 +21,29 @@ RecordSource::RecordSource(const std::filesystem::path& path, const RecordSource
 }
 
 std::optional<Record> RecordSource::read(int64_t record, const std::stop_token& stop) {
-  TI_ASSERT(options_.ownership.owns(record), "record {} belongs to another rank", record);
+  TI_ASSERT(options_.reading.ownership.owns(record), "record {} belongs to another rank", record);
   const std::lock_guard lock(mutex_);
   const auto block = find_block(record, stop);
   if (block == nullptr) return std::nullopt;
-  const int64_t ranks = options_.ownership.ranks;
+  const int64_t ranks = options_.reading.ownership.ranks;
   const int64_t first_owned =
-      block->begin.record + (options_.ownership.rank + ranks - block->begin.record % ranks) % ranks;
+      block->begin.record + (options_.reading.ownership.rank + ranks - block->begin.record % ranks) % ranks;
   const Block::Entry& entry = block->entries.at(static_cast<size_t>((record - first_owned) / ranks));
   return Record{.block = block,
                 .bytes = std::string_view(block->bytes).substr(entry.begin, entry.size),
                 .file = &files_[static_cast<size_t>(block->begin.file)],
-                .line = entry.line};
+                .line = entry.line,
+                .missing = entry.missing};
 }
 
 int64_t RecordSource::count_up_to(int64_t limit) {
   const std::lock_guard lock(mutex_);
   if (limit <= 0 || find_block(limit - 1, {}) != nullptr) return limit;
   return *total_;
+}
+
+bool RecordSource::is_indexed() const {
+  return std::ranges::all_of(files_, [](const SourceFile& file) { return file.format->is_indexed(); });
 }
 
 void RecordSource::add_anchor(const Anchor& anchor) {
@@ -48,13 +53,10 @@ void RecordSource::add_anchor(const Anchor& anchor) {
   bool fits = known_file && anchor.record >= 0 && anchor.line >= 1 && anchor.offset >= 0;
   if (fits && anchor.offset > 0) {
     const SourceFile& file = files_[static_cast<size_t>(anchor.file)];
-    fits = file.seekable() && anchor.offset < file.size;
-    char before = 0;
-    if (fits) open_byte_stream(file.path, file.compression, anchor.offset - 1)->read(&before, 1);
-    fits = before == '\n';
+    fits = file.format->is_place(file, anchor);
   }
   TI_CHECK(fits,
-           "The saved data position (record {}, file {}, byte {}) is not the beginning of a line of these files. "
+           "The saved data position (record {}, file {}, offset {}) is not the beginning of a record of these files. "
            "Restore the files of the saved run, or start the data from the beginning.",
            anchor.record, anchor.file, anchor.offset);
   remember(anchor);
@@ -65,7 +67,9 @@ std::shared_ptr<const Block> RecordSource::find_block(int64_t record, const std:
     if (stop.stop_requested()) throw Cancelled{};
     if (auto block = find_cached(record)) return block;
     if (total_ && record >= *total_) return nullptr;
-    advance(cursor_towards(record));
+    BlockReader& reader = reader_towards(record);
+    reader.skip_towards(record);
+    advance(reader);
   }
 }
 
@@ -78,38 +82,38 @@ std::shared_ptr<const Block> RecordSource::find_cached(int64_t record) {
   return found->second.block;
 }
 
-// The cursor from which `record` is reached with the least reading: an open one or one opened at a known place.
-BlockCursor& RecordSource::cursor_towards(int64_t record) {
+// The reader from which `record` is reached with the least reading: an open one or one opened at a known place.
+BlockReader& RecordSource::reader_towards(int64_t record) {
   const Anchor& anchor = std::prev(anchors_.upper_bound(record))->second;
-  auto best = cursors_.end();
-  for (auto cursor = cursors_.begin(); cursor != cursors_.end(); ++cursor) {
-    const Anchor& position = (*cursor)->position();
+  auto best = readers_.end();
+  for (auto reader = readers_.begin(); reader != readers_.end(); ++reader) {
+    const Anchor& position = (*reader)->position();
     if (position.record > record || is_farther(anchor, position)) continue;
-    if (best == cursors_.end() || is_farther(position, (*best)->position())) best = cursor;
+    if (best == readers_.end() || is_farther(position, (*best)->position())) best = reader;
   }
-  if (best != cursors_.end()) {
-    cursors_.splice(cursors_.begin(), cursors_, best);
+  if (best != readers_.end()) {
+    readers_.splice(readers_.begin(), readers_, best);
   } else {
     const SourceFile& file = files_[static_cast<size_t>(anchor.file)];
-    cursors_.push_front(std::make_unique<BlockCursor>(file, anchor, options_.ownership, options_.max_record_bytes));
-    if (cursors_.size() > kMaxCursors) cursors_.pop_back();
+    readers_.push_front(open_blocks(file, anchor, options_.reading));
+    if (readers_.size() > kMaxReaders) readers_.pop_back();
   }
-  return *cursors_.front();
+  return *readers_.front();
 }
 
-void RecordSource::advance(BlockCursor& cursor) {
-  const auto close = [&] { std::erase_if(cursors_, [&](const auto& open) { return open.get() == &cursor; }); };
+void RecordSource::advance(BlockReader& reader) {
+  const auto close = [&] { std::erase_if(readers_, [&](const auto& open) { return open.get() == &reader; }); };
   std::shared_ptr<const Block> block;
   try {
-    block = cursor.next();
+    block = reader.next();
   } catch (...) {  // it stopped inside a block, which nobody may continue
     close();
     throw;
   }
-  const Anchor position = cursor.position();
+  const Anchor position = reader.position();
   if (block->count > 0) cache(std::move(block));
-  if (!cursor.at_end()) {
-    if (files_[static_cast<size_t>(position.file)].seekable()) remember(position);
+  if (!reader.at_end()) {
+    if (reader.is_entrance()) remember(position);
     return;
   }
   if (position.file + 1 == static_cast<int64_t>(files_.size())) {

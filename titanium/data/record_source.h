@@ -1,13 +1,14 @@
 // The records of a data set by number: record 0, 1, 2, ... over all files in order, blank lines not counted.
 //
-// Nothing is scanned in advance. Files are read forward in blocks (block_cursor.h) as far as records are asked for, and
+// Nothing is scanned in advance. Files are read forward in blocks (block_reader.h) as far as records are asked for, and
 // the beginning of every block is remembered, so that a plain file is entered where a record is; a 300 GB file needs
 // about 25 MB for that. The records of recent blocks are kept in a cache of fixed size, of which only the owned records
 // take room: readers at different places of the same region share one pass over the data.
 //
-// Compressed files cannot be entered in the middle. They are decoded by a few cursors that only move forward: a record
-// that is neither in the cache nor ahead of a cursor opens another cursor at the beginning of its file. So memory is
-// bounded (cache + kMaxCursors decoders) whatever the readers do; what grows, when readers drift farther apart than the
+// Files with an index are entered at any record; of those that are passed only the index is read. Compressed files
+// cannot be entered in the middle. They are decoded by a few readers that only move forward: a record that is neither
+// in the cache nor ahead of a reader opens another one at the beginning of its file. So memory is bounded (cache +
+// kMaxReaders decoders) whatever the readers do; what grows, when readers drift farther apart than the
 // cache reaches, is the number of passes over the same file.
 #pragma once
 
@@ -16,7 +17,7 @@
 #include <mutex>
 #include <stop_token>
 
-#include "titanium/data/block_cursor.h"
+#include "titanium/data/source_files.h"
 
 namespace titanium::data {
 
@@ -28,17 +29,17 @@ struct Record {
   std::shared_ptr<const Block> block;
   std::string_view bytes;
   const SourceFile* file = nullptr;
-  int64_t line = 1;
+  int64_t line = 1;  // or row, or document
+  bool missing = false;
 
   // Where to begin reading to find this record again.
   const Anchor& entrance() const { return block->entrance; }
 };
 
 struct RecordSourceOptions {
-  Ownership ownership{};
+  ReadOptions reading{};
   bool allow_empty_files = false;
   size_t cache_bytes = size_t{256} << 20;
-  int64_t max_record_bytes = int64_t{1} << 28;
 };
 
 // Thread-safe. Records that have been returned stay valid after the source is gone, except for `file`.
@@ -47,7 +48,7 @@ class RecordSource {
   // Throws as find_source_files does.
   RecordSource(const std::filesystem::path& path, const RecordSourceOptions& options);
 
-  // An owned record; nothing after the last one. Throws Error as BlockCursor does, Cancelled when `stop` is requested.
+  // An owned record; nothing after the last one. Throws Error as BlockReader does, Cancelled when `stop` is requested.
   std::optional<Record> read(int64_t record, const std::stop_token& stop = {});
 
   // The number of records, but at most `limit`: only as much is scanned as that needs.
@@ -57,6 +58,7 @@ class RecordSource {
   void add_anchor(const Anchor& anchor);
 
   const std::vector<SourceFile>& files() const { return files_; }
+  bool is_indexed() const;  // all of the files are
 
  private:
   struct Cached {
@@ -66,8 +68,8 @@ class RecordSource {
 
   std::shared_ptr<const Block> find_block(int64_t record, const std::stop_token& stop);
   std::shared_ptr<const Block> find_cached(int64_t record);
-  BlockCursor& cursor_towards(int64_t record);
-  void advance(BlockCursor& cursor);
+  BlockReader& reader_towards(int64_t record);
+  void advance(BlockReader& reader);
   void remember(const Anchor& anchor);
   void cache(std::shared_ptr<const Block> block);
 
@@ -77,7 +79,7 @@ class RecordSource {
   std::mutex mutex_;  // guards all below
   std::map<int64_t, Anchor> anchors_;
   std::optional<int64_t> total_;                     // known once the last file has been read to its end
-  std::list<std::unique_ptr<BlockCursor>> cursors_;  // most recently used first
+  std::list<std::unique_ptr<BlockReader>> readers_;  // most recently used first
   std::map<int64_t, Cached> cache_;                  // by the first record of the block
   std::list<int64_t> uses_;                          // most recently used first
   size_t cached_bytes_ = 0;

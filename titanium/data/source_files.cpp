@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <set>
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
@@ -28,15 +29,45 @@ std::optional<SourceFile> classify(const fs::path& path, std::string name) {
   SourceFile file{.path = path, .name = name};
   if (drop_suffix(name, ".gz")) {
     file.compression = Compression::kGzip;
-  } else if (drop_suffix(name, ".zst")) {
+  } else if (drop_suffix(name, ".zst") || drop_suffix(name, ".zstd")) {
     file.compression = Compression::kZstd;
   }
-  if (drop_suffix(name, ".txt")) {
-    file.format = RecordFormat::kText;
-    return file;
+  file.format = format_by_name(name);
+  if (file.format == nullptr) return std::nullopt;
+  if (file.compression != Compression::kNone && !file.format->may_be_compressed()) return std::nullopt;
+  return file;
+}
+
+// A single file: an unknown name leaves it to the content.
+SourceFile classify_by_content(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const fs::path index = fs::path(path).replace_extension(".idx");
+  if (path.extension() == ".bin" && fs::exists(index)) return *classify(index, index.filename().string());
+  if (auto file = classify(path, name)) return *file;
+  SourceFile file{.path = path, .name = name};
+  char head[512] = {};
+  const size_t size = open_byte_stream(path, Compression::kNone)->read(head, sizeof(head));
+  file.compression = compression_by_content({head, size});
+  if (const SourceFormat* format = format_by_content({head, size})) file.format = format;
+  return file;
+}
+
+// What lies beside data and is none: descriptions of data sets, results of Hugging Face's map, tokens of an index.
+void leave_out_companions(std::vector<SourceFile>& files) {
+  std::set<std::string> names;
+  bool arrow = false, mds = false;
+  for (const SourceFile& file : files) {
+    names.insert(file.name);
+    arrow |= file.name.ends_with(".arrow");
+    mds |= file.name.find(".mds") != std::string::npos;
   }
-  if (drop_suffix(name, ".jsonl") || drop_suffix(name, ".json") || drop_suffix(name, ".ndjson")) return file;
-  return std::nullopt;
+  std::erase_if(files, [&](const SourceFile& file) {
+    const std::string base = file.path.filename().string();
+    if (arrow && (base == "dataset_info.json" || base == "state.json" || base == "dataset_dict.json")) return true;
+    if (base.starts_with("cache-") && base.ends_with(".arrow")) return true;
+    if (mds && base == "index.json") return true;
+    return base.ends_with(".bin") && names.contains(file.name.substr(0, file.name.size() - 4) + ".idx");
+  });
 }
 
 bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
@@ -56,14 +87,17 @@ std::vector<SourceFile> files_of_folder(const fs::path& folder) {
     if (file) files.push_back(std::move(*file));
   }
   TI_CHECK(!error, "Data folder {} cannot be listed: {}. Check its permissions.", folder.string(), error.message());
-  TI_CHECK(!files.empty(),
-           "Data folder {} has no data files. Expected are .jsonl, .json, .ndjson or .txt files, plain or with .gz or "
-           ".zst.",
-           folder.string());
+  leave_out_companions(files);
+  TI_CHECK(
+      !files.empty(),
+      "Data folder {} has no data files. Expected are .jsonl, .json, .ndjson, .txt or .tar files, plain or with .gz "
+      "or .zst, .parquet or .arrow files, or tokens: .idx with .bin, .ds, .mds, .npy or .bin.",
+      folder.string());
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return files;
 }
 
+// Formats that are read forward may lie elsewhere; the others want to be mapped.
 std::vector<SourceFile> files_of_address(const std::string& address) {
   std::vector<SourceFile> files;
   for (const remote::RemoteFile& found : remote::list_files(address)) {
@@ -75,11 +109,27 @@ std::vector<SourceFile> files_of_address(const std::string& address) {
     file->size = found.size;
     files.push_back(std::move(*file));
   }
-  TI_CHECK(
-      !files.empty(),
-      "Data path {} has no data files. Expected are .jsonl, .json, .ndjson or .txt files, plain or with .gz or .zst.",
-      address);
+  leave_out_companions(files);
+  for (const SourceFile& file : files) {
+    TI_CHECK(file.format->may_be_compressed(),
+             "Data file {} is of a format that is read from this machine alone. Fetch it first, or use .jsonl, .txt or "
+             ".tar files.",
+             file.path.string());
+  }
+  TI_CHECK(!files.empty(),
+           "Data path {} has no data files. Expected are .jsonl, .json, .ndjson, .txt or .tar files, plain or with .gz "
+           "or .zst.",
+           address);
   return files;
+}
+
+void add_companion(SourceFile& file) {
+  const auto companion = file.format->companion(file.path);
+  if (!companion) return;
+  std::error_code error;
+  file.size += static_cast<int64_t>(fs::file_size(*companion, error));
+  TI_CHECK(!error, "Data file {} needs {} beside it, which cannot be read: {}. Fetch or make both again.",
+           file.path.string(), companion->filename().string(), error.message());
 }
 
 void check_size(const SourceFile& file, bool allow_empty) {
@@ -96,11 +146,16 @@ void check_file(SourceFile& file) {
            error.message());
   TI_CHECK(::access(file.path.c_str(), R_OK) == 0, "Data file {} cannot be read: {}. Check its permissions.",
            file.path.string(), std::strerror(errno));
+  add_companion(file);
 }
 
 // Of a file or folder of this machine.
-std::vector<SourceFile> files_of_path(const fs::path& path) {
+std::vector<SourceFile> files_of_path(const fs::path& given) {
   std::error_code error;
+  fs::path path = given;
+  for (const char* ending : {".idx", ".ds"}) {
+    if (!fs::exists(path, error) && fs::exists(path.string() + ending, error)) path += ending;
+  }
   const fs::file_status status = fs::status(path, error);
   TI_CHECK(status.type() != fs::file_type::not_found, "Data path {} does not exist. Check training.dataset_path.",
            path.string());
@@ -110,8 +165,7 @@ std::vector<SourceFile> files_of_path(const fs::path& path) {
   if (fs::is_directory(status)) {
     files = files_of_folder(path);
   } else {
-    const std::string name = path.filename().string();
-    files = {classify(path, name).value_or(SourceFile{.path = path, .name = name})};
+    files = {classify_by_content(path)};
   }
   for (SourceFile& file : files) check_file(file);
   return files;

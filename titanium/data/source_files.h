@@ -5,29 +5,26 @@
 #include <vector>
 
 #include "titanium/data/byte_stream.h"
+#include "titanium/data/format/source_format.h"
 
 namespace titanium::data {
-
-enum class RecordFormat {
-  kJsonLines,  // one JSON object per line
-  kText,       // the whole file is one document
-};
 
 struct SourceFile {
   std::filesystem::path path;
   std::string name;  // relative to the data set's path; the order of a folder
-  RecordFormat format = RecordFormat::kJsonLines;
+  const SourceFormat* format = &json_lines_format();
   Compression compression = Compression::kNone;
-  int64_t size = 0;  // bytes on disk
-
-  bool seekable() const { return format == RecordFormat::kJsonLines && compression == Compression::kNone; }
+  int64_t size = 0;  // bytes on disk, with those of its companion
 };
 
-// `path` is a file or a folder, here or at an address (remote/byte_source.h). Of a folder, all .jsonl, .json, .ndjson
-// (JSON lines) and .txt files, each also with .gz or .zst at the end, in its whole depth, sorted by relative name;
-// names that begin with a dot are left out. A single file of another name is taken as JSON lines. Every file is checked
-// to be readable; none is opened. Throws Error when the path is missing, a file cannot be read, a folder has no data
-// files, or a file is empty; with `allow_empty_files` an empty file gets a warning and is left out.
+// `path` is a file or a folder, here or at an address (remote/byte_source.h), where only lines and archives are read.
+// Of a folder, all files whose names say that they are of a known format (format/), some with .gz or .zst at the end,
+// in its whole depth, sorted by relative name; left out are names that begin with a dot, companions of other files, and
+// what Hugging Face's datasets and MosaicML's shards have beside their data. The format of a single file with an
+// unknown name is told by its content, and is JSON lines when that tells nothing; it may also be named without the .idx
+// or .ds of its format. Every file is checked to be readable; those of a folder are not opened. Throws Error when the
+// path is missing, a file or its companion cannot be read, a folder has no data files, or a file is empty; with
+// `allow_empty_files` an empty file gets a warning and is left out.
 std::vector<SourceFile> find_source_files(const std::filesystem::path& path, bool allow_empty_files);
 
 // 16 hex digits from names and sizes: tells whether a saved position belongs to these files.

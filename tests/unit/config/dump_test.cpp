@@ -48,6 +48,8 @@ Value other_value(const Option& option) {
       "qwen3",
       "quantize.linear.mx",
       "json",
+      "uint32",
+      Value::parse(R"([{"name": "a b", "weight": 0.5, "weight_schedule": [[0, 1.0]]}])"),
   };
   for (const Value& candidate : candidates) {
     JobConfig config;

@@ -88,21 +88,21 @@ TEST(Source, RankReadsEveryNthRecordFromAnyAnchor) {
   const TemporaryFolder folder;
   const auto documents = make_documents(5000);
   const auto path = folder.write("a.jsonl", to_json_lines(documents));
-  RecordSource first(path, {.ownership = {3, 8}});
+  RecordSource first(path, {.reading = {.ownership = {3, 8}}});
   const Anchor anchor = first.read(4003)->entrance();
   EXPECT_GT(anchor.offset, 0);
-  RecordSource second(path, {.ownership = {1, 4}});
+  RecordSource second(path, {.reading = {.ownership = {1, 4}}});
   second.add_anchor(anchor);
   for (const int64_t record : {4001, 4997, 1, 2049})
     EXPECT_EQ(document_text(*second.read(record), "text"), documents[static_cast<size_t>(record)]);
 }
 
-TEST(Source, AnchorThatIsNoLineBeginningIsRefused) {
+TEST(Source, AnchorThatIsNoPlaceIsRefused) {
   const TemporaryFolder folder;
   RecordSource source(folder.write("a.jsonl", to_json_lines(make_documents(10))), {});
   for (const Anchor& anchor : {Anchor{.record = 1, .offset = 7}, Anchor{.record = 1, .file = 1}, Anchor{.record = -1},
                                Anchor{.record = 5, .offset = 1 << 30}})
-    EXPECT_NE(error_of([&] { source.add_anchor(anchor); }).find("is not the beginning of a line"), std::string::npos);
+    EXPECT_NE(error_of([&] { source.add_anchor(anchor); }).find("is not the beginning of a record"), std::string::npos);
 }
 
 TEST(Source, MissingPathHasASentence) {
@@ -112,10 +112,12 @@ TEST(Source, MissingPathHasASentence) {
 TEST(Source, FolderWithoutDataHasASentence) {
   const TemporaryFolder folder;
   folder.write("notes.md", "x");
-  EXPECT_EQ(read_error(folder.path()),
-            fmt::format("Data folder {} has no data files. Expected are .jsonl, .json, .ndjson or .txt files, plain or "
-                        "with .gz or .zst.",
-                        folder.path().string()));
+  EXPECT_EQ(
+      read_error(folder.path()),
+      fmt::format("Data folder {} has no data files. Expected are .jsonl, .json, .ndjson, .txt or .tar files, "
+                  "plain or with .gz or .zst, .parquet or .arrow files, or tokens: .idx with .bin, .ds, .mds, .npy "
+                  "or .bin.",
+                  folder.path().string()));
 }
 
 TEST(Source, EmptyFileHasASentenceAndCanBeLeftOut) {
@@ -186,7 +188,7 @@ TEST(Source, RecordBeyondTheLimitHasASentence) {
   const TemporaryFolder folder;
   const auto path = folder.write("a.jsonl.gz", gzip("{\"text\":\"a\"}\n" + std::string(3'000'000, 'x')));
   EXPECT_EQ(
-      read_error(path, {.max_record_bytes = 1'000'000}),
+      read_error(path, {.reading = {.max_record_bytes = 1'000'000}}),
       fmt::format("{}:2: this record is longer than 1000000 bytes, the most that one document may have. Split it.",
                   path.string()));
 }

@@ -115,11 +115,39 @@ data::CorpusOptions corpus_options(const data::Dataset& dataset, const config::T
           .skip_bad_records = training.skip_bad_records,
           .streams = streams,
           .rank = reader.rank,
-          .ranks = reader.ranks};
+          .ranks = reader.ranks,
+          .token_dtype = training.token_dtype};
 }
 
-data::Encoder encoder_of(const data::Tokenizer& tokenizer) {
-  return [tokenizer](std::string_view text) { return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true); };
+// Nothing without a tokenizer: then the data holds tokens.
+data::Encoder encoder_of(const std::optional<data::Tokenizer>& tokenizer) {
+  if (!tokenizer) return nullptr;
+  return [tokenizer = *tokenizer](std::string_view text) {
+    return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true);
+  };
+}
+
+std::optional<int32_t> end_of_document(const std::optional<data::Tokenizer>& tokenizer) {
+  return tokenizer ? tokenizer->eos_id() : std::nullopt;
+}
+
+// Whether the files hold nothing but tokens.
+bool has_only_tokens(const data::Dataset& dataset) {
+  return std::ranges::all_of(data::find_source_files(dataset.path, /*allow_empty_files=*/true),
+                             [](const data::SourceFile& file) { return file.format->has_only_tokens(); });
+}
+
+bool needs_tokenizer(const JobConfig& config) {
+  const config::Validation& validation = config.validation;
+  if (!has_only_tokens(data::locate_dataset(config.training.dataset, config.training.dataset_path))) return true;
+  return validation.enable && !has_only_tokens(data::locate_dataset(validation.dataset, validation.dataset_path));
+}
+
+// Where nobody needs one, a folder without a tokenizer is none.
+std::optional<data::Tokenizer> load_tokenizer(const JobConfig& config) {
+  const std::string& folder = config.model.hf_assets_path;
+  if (!std::filesystem::exists(folder) && !needs_tokenizer(config)) return std::nullopt;
+  return data::Tokenizer::load(folder);
 }
 
 data::LoaderOptions loader_options(int64_t batch, const data::PackingOptions& packing,
@@ -132,13 +160,14 @@ data::LoaderOptions loader_options(int64_t batch, const data::PackingOptions& pa
 
 std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& validation,
                                                       const config::Training& training,
-                                                      const data::Tokenizer& tokenizer, const Reader& reader) {
+                                                      const std::optional<data::Tokenizer>& tokenizer,
+                                                      const Reader& reader) {
   const data::Dataset dataset = data::find_dataset(validation.dataset, validation.dataset_path);
   const bool whole_set = validation.steps == -1;
   const data::PackingOptions packing = {.seq_len = validation.seq_len,
                                         .infinite = !whole_set,
                                         .keep_remainder = whole_set,
-                                        .end_of_document = tokenizer.eos_id()};
+                                        .end_of_document = end_of_document(tokenizer)};
   return std::make_unique<data::Loader>(corpus_options(dataset, training, validation.data_streams, reader),
                                         encoder_of(tokenizer),
                                         loader_options(validation.local_batch_size, packing, validation.dataloader));
@@ -148,7 +177,7 @@ class TextTask : public Task {
  public:
   explicit TextTask(const TaskContext& context)
       : config_(context.config),
-        tokenizer_(data::Tokenizer::load(context.config.model.hf_assets_path)),
+        tokenizer_(load_tokenizer(context.config)),
         reader_{context.mesh.rank("batch"), context.mesh.size("batch")},
         place_{as_language_model(context.model), context.share, context.mesh.size("tp"), context.device} {}
 
@@ -165,7 +194,7 @@ class TextTask : public Task {
 
  private:
   JobConfig config_;
-  data::Tokenizer tokenizer_;
+  std::optional<data::Tokenizer> tokenizer_;
   Reader reader_;
   Place place_;
 };
@@ -179,12 +208,18 @@ void check_dataset(const std::string& name, const std::optional<std::string>& pa
 std::vector<std::string> check_text_files(const JobConfig& config) {
   const config::Training& training = config.training;
   const config::Validation& validation = config.validation;
-  std::vector<std::string> sentences;
-  collect_errors(sentences, [&] { data::Tokenizer::load(config.model.hf_assets_path); });
-  collect_errors(sentences, [&] { check_dataset(training.dataset, training.dataset_path, training.skip_bad_records); });
-  collect_errors(sentences, [&] {
+  std::vector<std::string> data_sentences;
+  collect_errors(data_sentences,
+                 [&] { check_dataset(training.dataset, training.dataset_path, training.skip_bad_records); });
+  collect_errors(data_sentences, [&] {
     if (validation.enable) check_dataset(validation.dataset, validation.dataset_path, training.skip_bad_records);
   });
+  std::vector<std::string> sentences;
+  collect_errors(sentences, [&] {
+    // Without its data nobody can say whether a run needs a tokenizer.
+    data_sentences.empty() ? (void)load_tokenizer(config) : (void)data::Tokenizer::load(config.model.hf_assets_path);
+  });
+  sentences.insert(sentences.end(), data_sentences.begin(), data_sentences.end());
   return sentences;
 }
 
@@ -197,12 +232,13 @@ TaskSpec text_task() {
           .tokens_of_sample = [](const JobConfig& config) { return config.training.seq_len; }};
 }
 
-std::unique_ptr<data::Loader> build_loader(const config::Training& training, const data::Tokenizer& tokenizer,
-                                           const Reader& reader) {
+std::unique_ptr<data::Loader> build_loader(const config::Training& training,
+                                           const std::optional<data::Tokenizer>& tokenizer, const Reader& reader) {
   const data::Dataset dataset = data::find_dataset(training.dataset, training.dataset_path);
   return std::make_unique<data::Loader>(
       corpus_options(dataset, training, training.data_streams, reader), encoder_of(tokenizer),
-      loader_options(training.local_batch_size, {.seq_len = training.seq_len, .end_of_document = tokenizer.eos_id()},
+      loader_options(training.local_batch_size,
+                     {.seq_len = training.seq_len, .end_of_document = end_of_document(tokenizer)},
                      training.dataloader));
 }
 

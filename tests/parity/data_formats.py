@@ -1,0 +1,154 @@
+"""Files that pyarrow and Hugging Face's datasets write give the same documents and samples as JSON lines."""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import datasets
+import pyarrow
+import pyarrow.ipc
+import pyarrow.parquet
+
+PROGRAM = os.environ["TITANIUM"]
+DRIVER = pathlib.Path(os.environ["TITANIUM_BUILD"]) / "data_formats_driver"
+
+
+def make_documents(count):
+    rng = random.Random(7)
+    return [f"document {i} " + "wörd " * rng.randrange(0, 90 if i % 9 else 900) for i in range(count)]
+
+
+DOCUMENTS = make_documents(2500)
+
+
+def inspect(path, *arguments):
+    result = subprocess.run([PROGRAM, "data", "inspect", str(path), "--json", *arguments], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def refusal(path, *arguments):
+    result = subprocess.run([PROGRAM, "data", "inspect", str(path), *arguments], capture_output=True, text=True)
+    assert result.returncode == 1, (result.returncode, result.stdout)
+    return result.stderr
+
+
+def texts(path, *arguments):
+    return [sample.get("text") for sample in inspect(path, "--records", "100000", *arguments)["samples"]]
+
+
+def samples(path, field="text"):
+    result = subprocess.run([DRIVER, str(path), field], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+class DataFormats(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="titanium_data_formats_"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        lines = cls.folder / "lines.jsonl"
+        lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in DOCUMENTS))
+        cls.expected = samples(lines)
+
+    def test_parquet_of_all_types_of_text(self):
+        types = [pyarrow.string(), pyarrow.large_string(), pyarrow.string_view(),
+                 pyarrow.dictionary(pyarrow.int32(), pyarrow.string())]
+        for number, type in enumerate(types):
+            for compression in ("zstd", "snappy"):
+                path = self.folder / f"{number}.{compression}.parquet"
+                column = pyarrow.array(DOCUMENTS).cast(type) if number < 3 else pyarrow.array(DOCUMENTS).dictionary_encode()
+                table = pyarrow.table({"id": range(len(DOCUMENTS)), "text": column})
+                pyarrow.parquet.write_table(table, path, row_group_size=300, compression=compression)
+                self.assertEqual(samples(path), self.expected, type)
+            self.assertEqual(texts(path), DOCUMENTS, type)
+
+    def test_several_parquet_files_are_one_set(self):
+        folder = self.folder / "parts"
+        folder.mkdir()
+        for number, begin in enumerate(range(0, 2500, 700)):
+            table = pyarrow.table({"text": DOCUMENTS[begin:begin + 700]})
+            pyarrow.parquet.write_table(table, folder / f"part-{number}.parquet", row_group_size=64)
+        found = inspect(folder)
+        self.assertEqual((found["records"], found["formats"]), (2500, {"Parquet": 4}))
+        self.assertEqual(samples(folder), self.expected)
+
+    def test_nested_columns_nulls_and_lists_of_tokens(self):
+        path = self.folder / "nested.parquet"
+        rows = [{"text": text, "n": i} for i, text in enumerate(DOCUMENTS[:99])] + [None, {"text": None, "n": 3}]
+        pyarrow.parquet.write_table(pyarrow.table({"meta": rows, "ids": [[i, i + 1] for i in range(101)]}), path)
+        found = inspect(path, "--text-field", "meta.text", "--records", "200")["samples"]
+        self.assertEqual([sample["text"] for sample in found[:99]], DOCUMENTS[:99])
+        for row, sample in ((100, found[99]), (101, found[100])):
+            self.assertEqual(sample["problem"], f'{path}:{row}: "meta.text" is null here. Repair or remove the record, or '
+                             "set training.skip_bad_records to leave such records out.")
+        found = inspect(path, "--text-field", "ids", "--records", "200")["samples"]
+        self.assertEqual([sample["tokens"] for sample in found], [[i, i + 1] for i in range(101)])
+
+    def test_arrow_streams_and_files(self):
+        table = pyarrow.table({"text": DOCUMENTS, "other": range(2500)})
+        for name, new in (("stream", pyarrow.ipc.new_stream), ("file", pyarrow.ipc.new_file)):
+            for options in (None, pyarrow.ipc.IpcWriteOptions(compression="zstd")):
+                path = self.folder / f"{name}{options is None}.arrow"
+                with pyarrow.OSFile(str(path), "wb") as sink, new(sink, table.schema, options=options) as writer:
+                    writer.write_table(table, max_chunksize=1100)
+                self.assertEqual(texts(path), DOCUMENTS, name)
+                self.assertEqual(samples(path), self.expected, name)
+
+    def test_folders_of_datasets(self):
+        data = datasets.Dataset.from_dict({"text": DOCUMENTS})
+        folder = self.folder / "saved"
+        data.save_to_disk(str(folder), num_shards=3)
+        self.assertEqual(inspect(folder)["formats"], {"Arrow": 3})
+        self.assertEqual(samples(folder), self.expected)
+        both = self.folder / "both"
+        datasets.DatasetDict({"train": data, "test": data.select(range(10))}).save_to_disk(str(both))
+        self.assertEqual(inspect(both)["records"], 2510)
+        self.assertEqual(samples(both / "train"), self.expected)
+
+    def test_refusals(self):
+        path = self.folder / "refused.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"content": ["a"], "n": [1.5]}), path)
+        self.assertIn('cannot be read as Parquet: there is no column "text" (its columns: content, n). Set '
+                      "training.text_field to one of them.", refusal(path))
+        self.assertIn('column "n" holds double, but texts or lists of integers', refusal(path, "--text-field", "n"))
+        whole = path.read_bytes()
+        (self.folder / "cut.parquet").write_bytes(whole[:-20])
+        self.assertIn("cannot be read as Parquet: ", refusal(self.folder / "cut.parquet"))
+        (self.folder / "named.jsonl").write_bytes(whole)
+        self.assertIn("is read as JSON lines because of its name, but its content is Parquet. Rename it.",
+                      refusal(self.folder / "named.jsonl"))
+
+    def test_damage_is_a_sentence_or_the_records(self):
+        path = self.folder / "damage.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"text": DOCUMENTS[:200]}), path, row_group_size=50)
+        whole = path.read_bytes()
+        rng = random.Random(3)
+        for _ in range(40):
+            damaged = bytearray(whole)
+            for _ in range(rng.randrange(1, 5)):
+                damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+            path.write_bytes(damaged)
+            result = subprocess.run([DRIVER, str(path), "text"], capture_output=True, text=True)
+            self.assertIn(result.returncode, (0, 1), result.stderr)
+            self.assertEqual(result.returncode == 0, result.stderr == "")
+
+    def test_without_the_plug_in_there_is_a_sentence(self):
+        path = self.folder / "alone.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"text": ["a"]}), path)
+        copy = self.folder / "driver"
+        shutil.copy(DRIVER, copy)
+        result = subprocess.run([copy, str(path), "text"], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("needs the plug-in libtitanium_arrow.so beside the program", result.stderr)
+        self.assertIn("Install the wheel pyarrow of tools/requirements.txt and build again", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

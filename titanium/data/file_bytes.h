@@ -1,0 +1,51 @@
+// The bytes of a file at any place.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "titanium/data/byte_stream.h"
+
+namespace titanium::data {
+
+class FileBytes {
+ public:
+  // A compressed file is decompressed into memory. Throws Error when it cannot be read, or is larger than `limit` then.
+  explicit FileBytes(std::filesystem::path path, Compression compression = Compression::kNone,
+                     int64_t limit = int64_t{1} << 31);
+  ~FileBytes();
+  FileBytes(const FileBytes&) = delete;
+  FileBytes& operator=(const FileBytes&) = delete;
+
+  int64_t size() const { return size_; }
+  const std::filesystem::path& path() const { return path_; }
+
+  // Throws Error when the file ends before that, or cannot be read.
+  void read(int64_t offset, std::span<char> out) const;
+  std::string text(int64_t offset, int64_t size) const;
+  // `count` little-endian numbers.
+  template <typename T>
+  std::vector<T> numbers(int64_t offset, int64_t count) const {
+    check(offset, count, sizeof(T));
+    std::vector<T> values(static_cast<size_t>(count));
+    read(offset, {reinterpret_cast<char*>(values.data()), values.size() * sizeof(T)});
+    return values;
+  }
+  template <typename T>
+  T number(int64_t offset) const {
+    return numbers<T>(offset, 1)[0];
+  }
+
+ private:
+  void check(int64_t offset, int64_t count, int64_t width) const;
+
+  std::filesystem::path path_;
+  int file_ = -1;
+  std::string content_;  // of a compressed file
+  int64_t size_ = 0;
+};
+
+}  // namespace titanium::data

@@ -1,0 +1,63 @@
+#include "titanium/data/format/formats.h"
+
+#include "titanium/base/error.h"
+#include "titanium/data/source_files.h"
+
+namespace titanium::data {
+namespace {
+
+using Format = const SourceFormat& (*)();
+
+// The first that knows a name or a content has it.
+constexpr Format kFormats[] = {json_lines,      text_files,   parquet_files, arrow_files, megatron_files,
+                               datatrove_files, token_arrays, mds_shards,    tar_archives};
+
+constexpr size_t kHeadBytes = 512;
+
+std::string read_head(const SourceFile& file) {
+  std::string head(kHeadBytes, '\0');
+  const auto stream = open_byte_stream(file.path, Compression::kNone);
+  size_t size = 0;
+  while (size < head.size()) {
+    const size_t count = stream->read(head.data() + size, head.size() - size);
+    if (count == 0) break;
+    size += count;
+  }
+  head.resize(size);
+  return head;
+}
+
+}  // namespace
+
+const SourceFormat* format_by_name(std::string_view name) {
+  for (const Format format : kFormats) {
+    if (format().has_name(name)) return &format();
+  }
+  return nullptr;
+}
+
+const SourceFormat* format_by_content(std::string_view head) {
+  for (const Format format : kFormats) {
+    if (format().has_content(head)) return &format();
+  }
+  return nullptr;
+}
+
+const SourceFormat& json_lines_format() { return json_lines(); }
+
+std::unique_ptr<BlockReader> open_blocks(const SourceFile& file, const Anchor& start, const ReadOptions& options) {
+  if (start.offset == 0 && file.compression == Compression::kNone) {
+    const std::string head = read_head(file);
+    const Compression compression = compression_by_content(head);
+    TI_CHECK(compression == Compression::kNone,
+             "Data file {} holds {} data, which its name does not say. Rename it to end in {}.", file.path.string(),
+             compression == Compression::kGzip ? "gzip" : "zstd", compression == Compression::kGzip ? ".gz" : ".zst");
+    const SourceFormat* found = format_by_content(head);
+    TI_CHECK(found == nullptr || found == file.format,
+             "Data file {} is read as {} because of its name, but its content is {}. Rename it.", file.path.string(),
+             file.format->name(), found->name());
+  }
+  return file.format->open(file, start, options);
+}
+
+}  // namespace titanium::data

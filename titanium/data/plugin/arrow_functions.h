@@ -1,0 +1,38 @@
+// What the plug-in libtitanium_arrow.so does for the program: it reads one column of a Parquet or Arrow file. Plain C,
+// because the plug-in lives with Arrow's libraries and the program without them. The functions catch all exceptions.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+extern "C" {
+
+// Consecutive rows of the column; lives until the next call with the same file.
+struct TitaniumRows {
+  int64_t count;
+  const char* const* data;
+  const int64_t* sizes;  // bytes; -1: the value is null
+  int32_t token_bytes;   // 0: texts, else integers of this size
+};
+
+struct TitaniumArrow {
+  int32_t version;
+  // A file whose column `column` (a path with dots for fields inside structs) holds texts, or lists of integers. Null:
+  // `error` says why.
+  void* (*open)(const char* path, const char* column, char* error, size_t error_size);
+  void (*close)(void* file);
+  // Groups of rows that can be entered; -1: not known until all are read.
+  int64_t (*groups)(void* file);
+  // Rows of a group; -1: not known until it is read.
+  int64_t (*rows)(void* file, int64_t group);
+  // Makes `next` begin with a group. 1: done, 0: there is no such group, -1: `error` says why.
+  int32_t (*enter)(void* file, int64_t group, char* error, size_t error_size);
+  // 1: rows, 0: the group has no more, -1: `error` says why.
+  int32_t (*next)(void* file, TitaniumRows* rows, char* error, size_t error_size);
+};
+
+// The only name that the plug-in shows.
+typedef const TitaniumArrow* (*TitaniumArrowEntry)(void);
+}
+
+inline constexpr int32_t kTitaniumArrowVersion = 1;
