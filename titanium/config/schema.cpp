@@ -425,8 +425,7 @@ void declare_quantize_linear(Section<QuantizedLinear> linear) {
 void declare_quantize_grouped(Section<QuantizedGroupedMm> grouped) {
   auto float8 = grouped.section("float8", &QuantizedGroupedMm::float8, "Experts in float8.");
   float8.option("fqns", &Float8GroupedMm::fqns, "Parts of names of modules whose grouped products change.");
-  float8.option("emulate", &Float8GroupedMm::emulate,
-                "Round to float8 and compute in float32: for the CPU and for GPUs without such products.");
+  float8.option("emulate", &Float8GroupedMm::emulate, "Round to float8 and compute in float32, on any device.");
   auto mx = grouped.section("mx", &QuantizedGroupedMm::mx, "Experts in MXFP8.");
   mx.option("recipe_name", &MxGroupedMm::recipe_name, "How scales are chosen.").one_of({"mxfp8"});
   mx.option("fqns", &MxGroupedMm::fqns, "Parts of names of modules whose grouped products change.");
