@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -72,6 +73,8 @@ class Observe(unittest.TestCase):
                     values = self.scrape(f"http://127.0.0.1:{port}/metrics")
                     time.sleep(0.1)
                 health = self.get(f"http://127.0.0.1:{port}/health")
+                if shutil.which("prometheus"):
+                    self.check_prometheus(port)
                 missing = self.get(f"http://127.0.0.1:{port}/other")
             finally:
                 run.send_signal(signal.SIGTERM)
@@ -89,6 +92,26 @@ class Observe(unittest.TestCase):
         self.assertEqual((health[0], json.loads(health[2])["status"]), (200, "ok"))
         self.assertEqual(missing[0], 404)
         self.check_record()
+
+    def check_prometheus(self, port):
+        """Where there is a Prometheus, it takes the metrics for healthy and has their values."""
+        own, config = free_port(), self.folder / "prometheus.yml"
+        config.write_text("global: {scrape_interval: 1s}\nscrape_configs:\n"
+                          f"- job_name: titanium\n  static_configs: [{{targets: ['127.0.0.1:{port}']}}]\n")
+        command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.folder / 'prometheus'}", f"--web.listen-address=127.0.0.1:{own}"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+            try:
+                found, deadline = {}, time.monotonic() + 60
+                while not {"up", "titanium_step", "titanium_loss", "titanium_restarts_total"} <= found.keys() or found["titanium_step"] == 0:
+                    self.assertLess(time.monotonic(), deadline, found)
+                    time.sleep(0.2)
+                    answer = self.get(f"http://127.0.0.1:{own}/api/v1/query?query=%7Bjob%3D%22titanium%22%7D")
+                    if answer is not None and answer[0] == 200:
+                        samples = json.loads(answer[2])["data"]["result"]
+                        found = {sample["metric"]["__name__"]: float(sample["value"][1]) for sample in samples}
+            finally:
+                server.send_signal(signal.SIGTERM)
+        self.assertEqual(found["up"], 1)
 
     def check_record(self):
         events = self.events()
