@@ -140,6 +140,23 @@ class Observe(unittest.TestCase):
         text = subprocess.run([PROGRAM, "watch", "--text", self.folder], capture_output=True, text=True).stdout
         self.assertRegex(text, r"\nfailed  step \d+/5 .*\nrank 0: the loss or the gradient norm is not finite")
 
+    def test_a_rank_that_was_killed_is_in_the_record(self):
+        launcher = ("launch", "--nproc-per-node", "2", "--")
+        with subprocess.Popen(self.command("--training.steps=1000000", launcher=launcher), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as job:
+            deadline = time.monotonic() + 100
+            while not (self.folder / "metrics.jsonl").exists() or (self.folder / "metrics.jsonl").read_text().count("\n") < 2:
+                self.assertLess(time.monotonic(), deadline)
+                self.assertIsNone(job.poll())
+                time.sleep(0.1)
+            ranks = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+            (victim,) = [int(rank) for rank in ranks if b"\0RANK=1\0" in b"\0" + pathlib.Path(f"/proc/{rank}/environ").read_bytes()]
+            os.kill(victim, signal.SIGKILL)
+            output = job.stderr.read()
+        self.assertNotEqual(job.returncode, 0, output)
+        event = self.events()[-1]
+        self.assertEqual((event["event"], event["rank"]), ("error", 0))
+        self.assertRegex(event["message"], r"rank 1\b")
+
     def test_every_line_of_a_launched_job_is_an_object(self):
         options = ["--log.format=json", "--training.steps=2", "--comm.trace_buf_size=0"]
         launcher = ("launch", "--nproc-per-node", "2", "--log-rank", "0,1", "--")
