@@ -30,13 +30,13 @@ class Page(unittest.TestCase):
         self.folder = pathlib.Path(temporary.name)
         self.page = self.folder / "report.html"
 
-    def report(self, *folders, script=""):
+    def report(self, *folders, script="", **options):
         """The DOM of the page, after `script` has run at its end."""
         done = titanium("report", *folders, "--out", self.page)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         text = self.page.read_text()
         self.page.write_text(text.replace("</body>", f"<script>{script}</script></body>"))
-        dom = browser.Browser(self, self.folder).dom(f"file://{self.page}")
+        dom = browser.Browser(self, self.folder).dom(f"file://{self.page}", **options)
         self.check_ready(dom)
         return dom
 
@@ -76,7 +76,9 @@ class Page(unittest.TestCase):
     def test_several_runs_lie_over_each_other(self):
         first = run_folders.write_run(self.folder / "base", end="completed", changed=[("optimizer.lr", "1e-4", "8e-4")])
         second = run_folders.write_run(self.folder / "higher lr", steps=700, loss=9.5, changed=[("optimizer.lr", "3e-4", "8e-4")])
-        dom = self.report(first, second)
+        # On a phone, where nothing may stand out to the right.
+        dom = self.report(first, second, size=(500, 900), script="document.body.dataset.over = document.documentElement.scrollWidth - innerWidth")
+        self.assertEqual(dom.one("body").attributes["data-over"], "0")
         self.assertEqual([card.attributes["data-run"] for card in dom.all("article", class_="run")], ["base", "higher lr"])
         legend = [entry.text for entry in dom.one(data_plot="grad_norm").one(class_="legend").all("span")]
         self.assertEqual(legend, ["base", "higher lr"])
