@@ -57,6 +57,9 @@ class Job:
     def error_of(self, rank, attempt=0):
         return next(self.logs.glob(f"run/attempt_{attempt}*/{rank}/stderr.log")).read_text()
 
+    def blame(self):
+        return subprocess.run([TITANIUM, "flight", "analyze", f"{self.folder.name}/comm_traces"], capture_output=True, text=True).stdout
+
     def expect(self, condition, what):
         logs = "\n".join(f"--- rank {rank}\n{self.error_of(rank)}" for rank in range(self.ranks))
         assert condition, f"{what}\n--- launcher (exit code {self.code})\n{self.output}\n{logs}"
@@ -86,7 +89,7 @@ def check_death(layout, failed, phase, waiting_in=COLLECTIVES):
     # Whoever notices first: the lifeline, or the collective whose connection broke.
     expect_survivors_to_explain(
         job, failed, rf"rank {{rank}}: .*\b({waiting_in})\b.*step 2")
-    dumps = list(pathlib.Path(job.folder.name).glob("comm_traces/rank_*.json"))
+    dumps = list(pathlib.Path(job.folder.name).glob("comm_traces/rank_*"))
     job.expect(len(dumps) == job.ranks - 1, f"flight recorder of {len(dumps)} ranks")
     print(f"kill in {phase}, {layout}: {job.seconds:.1f} s")
 
@@ -106,6 +109,7 @@ def check_stop():
     job.expect(job.code != 0, "the job succeeded")
     job.expect(job.seconds < LIMIT_SECONDS + 5, f"it took {job.seconds:.0f} s")
     expect_survivors_to_explain(job, 1, r"rank {rank}: .*axis \w+.*step 3.*comm.train_timeout_seconds")
+    job.expect(re.match(r"rank 1 did not join .*, step 3 .* for which rank 0 waits; rank 1 left no dump", job.blame()), job.blame())
     print(f"stopped rank: {job.seconds:.1f} s")
 
 

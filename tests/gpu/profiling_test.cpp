@@ -1,4 +1,4 @@
-// Traces and memory snapshots of a GPU.
+// Traces, memory snapshots and NCCL's part of flight dumps.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
@@ -11,6 +11,10 @@
 #include "tests/support/test_folder.h"
 #include "titanium/base/file.h"
 #include "titanium/checkpoint/torch_file/pickle_reader.h"
+#include "titanium/comm/connect.h"
+#include "titanium/comm/socket.h"
+#include "titanium/train/flight/analysis.h"
+#include "titanium/train/flight/dump.h"
 #include "titanium/train/memory_snapshots.h"
 #include "titanium/train/profiler.h"
 #include "titanium/train/trainer.h"
@@ -89,6 +93,28 @@ TEST_F(ProfilingGpu, ASnapshotIsWrittenWhenMemoryIsOut) {
   EXPECT_THROW(train(config::load_config(options), {stop, [](const std::string&) {}, ask_for_too_much}),
                c10::OutOfMemoryError);
   EXPECT_FALSE(read_snapshot("iteration_0_exit").at("segments").items().empty());
+}
+
+TEST_F(ProfilingGpu, CollectivesOfNcclAreInTheDumpAsTheDeviceHasThem) {
+  comm::ConnectOptions options;
+  options.environment.master_port = comm::listen_at("127.0.0.1", 0, comm::Reach::kThisMachine).port;
+  options.device = gpu_;
+  options.connect_groups_of_one = true;
+  const auto world = comm::connect(options);
+  const auto group = world->group("fsdp", {0});
+  const Tensor x = at::ones({4}, at::TensorOptions(gpu_));
+  group->all_reduce(x, comm::Reduce::kSum)->wait();
+  synchronize_cuda();
+  write_flight_dumps(comm::flight_recorder(), folder_ / "rank_");
+  const Flights flights = read_flight_dumps(folder_);
+  ASSERT_EQ(flights.size(), 1U);
+  const auto& entries = flights.at(0).entries;
+  const auto reduced = std::ranges::find(entries, "all_reduce of [4] Float", &FlightEntry::operation);
+  ASSERT_NE(reduced, entries.end());
+  EXPECT_EQ(reduced->group, "fsdp nccl");
+  EXPECT_EQ(reduced->axis, "fsdp");
+  EXPECT_EQ(reduced->state, "completed");
+  EXPECT_EQ(reduced->step, 0);  // c10d's entry, not ours
 }
 
 }  // namespace

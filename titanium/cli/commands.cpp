@@ -8,6 +8,7 @@
 #include "titanium/cli/download.h"
 #include "titanium/cli/estimate.h"
 #include "titanium/cli/eval.h"
+#include "titanium/cli/flight.h"
 #include "titanium/cli/generate.h"
 #include "titanium/cli/inspect.h"
 #include "titanium/cli/launch.h"
@@ -39,6 +40,7 @@ constexpr Command kCommands[] = {
     {"download", "fetch weights, tokenizers and data sets from the Hugging Face hub", run_download},
     {"schedule", "draw and check pipeline schedules", run_schedule},
     {"data", "inspect and prepare training data", run_data},
+    {"flight", "say why the ranks of a job wait for each other", run_flight},
     {"tokenize", "turn text lines into token ids, and back", tokenize},
     {"tokenizer", "learn a tokenizer from text", tokenizer},
 };

@@ -11,11 +11,13 @@
 #include "titanium/base/log.h"
 #include "titanium/base/terminal.h"
 #include "titanium/cli/error_sentence.h"
+#include "titanium/cli/on_signal.h"
 #include "titanium/comm/environment.h"
 #include "titanium/comm/flight_recorder.h"
 #include "titanium/config/dump.h"
 #include "titanium/config/load_config.h"
 #include "titanium/train/local_assets.h"
+#include "titanium/train/start_world.h"
 #include "titanium/train/trainer.h"
 
 namespace titanium::cli {
@@ -24,6 +26,7 @@ namespace {
 std::atomic<bool> stop_requested = false;
 std::atomic<bool> save_requested = false;
 std::atomic<unsigned> grace_seconds = 60;
+std::function<void()> dump_flights;  // set once the configuration is known
 
 // Ends the run after the current step, once that is saved, or when the time for that is over. Further SIGTERMs are the
 // same request: SLURM signals every process of a step, and the launcher hands its own on. A second SIGINT is a person
@@ -73,6 +76,7 @@ LogLevel log_level() {
     cause = text.substr(0, text.find('\n'));
   } catch (...) {
   }
+  if (dump_flights) dump_flights();
   end_after_peer_failure(comm::stop_line(comm::read_environment().rank, cause));
 }
 
@@ -107,6 +111,8 @@ int run_train(Arguments args) {
   const config::LoadedConfig loaded = train::with_local_assets(config::load_config(args));
   if (loaded.config.log.format == "json") show_log(LogFormat::kJson);
   grace_seconds = static_cast<unsigned>(loaded.config.checkpoint.grace_seconds);
+  dump_flights = [&config = loaded.config] { train::dump_flight_recorder(config); };
+  const OnSignal on_request(SIGUSR2, dump_flights);
   train::train(loaded, {stop_requested, end_after_peer_failure, /*on_built=*/nullptr, &save_requested});
   return 0;
 }

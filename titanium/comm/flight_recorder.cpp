@@ -1,47 +1,18 @@
 #include "titanium/comm/flight_recorder.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
 
 namespace titanium::comm {
 namespace {
 
 using State = CollectiveRecord::State;
 
-const char* state_name(State state) {
-  switch (state) {
-    case State::kIssued:
-      return "issued";
-    case State::kWaiting:
-      return "waiting";
-    case State::kFinished:
-      return "finished";
-    case State::kFailed:
-      return "failed";
-  }
-  return "";
-}
-
-double seconds(std::chrono::system_clock::time_point time) {
-  return std::chrono::duration<double>(time.time_since_epoch()).count();
-}
-
-nlohmann::ordered_json to_json(const CollectiveRecord& record) {
-  const bool ended = record.finished >= record.issued;
-  return {{"sequence", record.sequence},
-          {"name", record.name},
-          {"axis", record.axis},
-          {"group_rank", record.group_rank},
-          {"group_size", record.group_size},
-          {"bytes", record.bytes},
-          {"dtype", record.dtype == Dtype::Undefined ? "" : std::string(dtype_name(record.dtype))},
-          {"step", record.step},
-          {"state", state_name(record.state)},
-          {"issued", seconds(record.issued)},
-          {"finished", ended ? nlohmann::ordered_json(seconds(record.finished)) : nlohmann::ordered_json()}};
+std::string place(const CollectiveRecord& record) {
+  return fmt::format("{} on axis {}", record.name, record.group->axis);
 }
 
 }  // namespace
@@ -64,9 +35,31 @@ int64_t FlightRecorder::step() const {
   return step_;
 }
 
+std::shared_ptr<FlightGroup> FlightRecorder::add_group(const std::string& axis, int rank,
+                                                       const std::vector<int>& members) {
+  const auto group = std::make_shared<FlightGroup>();
+  group->axis = group->name = axis;
+  group->rank = rank;
+  group->members = members;
+  const std::lock_guard lock(mutex_);
+  const int made = ++groups_made_[fmt::format("{} {} {}", axis, fmt::join(members, ","), rank)];
+  if (made > 1) group->name = fmt::format("{} ({})", axis, made);
+  std::erase_if(groups_, [](const auto& old) { return old.expired(); });
+  groups_.push_back(group);
+  return group;
+}
+
 uint64_t FlightRecorder::issue(CollectiveRecord record) {
+  FlightGroup& group = *record.group;
   const std::lock_guard lock(mutex_);
   record.sequence = ++last_sequence_;
+  record.record_id = next_record_ids_[group.world_rank()]++;
+  if (record.peer < 0) {
+    record.number = ++group.collectives_;
+  } else {
+    const bool sends = std::string_view(record.name) == "send";
+    record.number = ++group.transfers_[sends ? std::pair(group.rank, record.peer) : std::pair(record.peer, group.rank)];
+  }
   record.step = step_;
   record.state = State::kIssued;
   record.issued = std::chrono::system_clock::now();
@@ -81,7 +74,10 @@ CollectiveRecord* FlightRecorder::find(uint64_t sequence) {
 
 void FlightRecorder::waiting(uint64_t sequence) {
   const std::lock_guard lock(mutex_);
-  if (CollectiveRecord* record = find(sequence)) record->state = State::kWaiting;
+  if (CollectiveRecord* record = find(sequence)) {
+    record->state = State::kWaiting;
+    record->waited = std::chrono::system_clock::now();
+  }
 }
 
 void FlightRecorder::finished(uint64_t sequence, bool failed) {
@@ -98,9 +94,9 @@ std::string FlightRecorder::describe_current() const {
   const auto waiting = std::find_if(all.rbegin(), all.rend(), in_state(State::kWaiting));
   const auto issued = std::find_if(all.begin(), all.end(), in_state(State::kIssued));
   const CollectiveRecord* current = waiting != all.rend() ? &*waiting : issued != all.end() ? &*issued : nullptr;
-  if (current) return fmt::format("{} on axis {} in step {}", current->name, current->axis, current->step);
+  if (current) return fmt::format("{} in step {}", place(*current), current->step);
   if (all.empty()) return fmt::format("no collective, in step {}", step());
-  return fmt::format("no collective (the last was {} on axis {}) in step {}", all.back().name, all.back().axis, step());
+  return fmt::format("no collective (the last was {}) in step {}", place(all.back()), step());
 }
 
 std::vector<CollectiveRecord> FlightRecorder::records() const {
@@ -113,10 +109,13 @@ std::vector<CollectiveRecord> FlightRecorder::records() const {
   return all;
 }
 
-void FlightRecorder::dump(const std::filesystem::path& path) const {
-  nlohmann::ordered_json document = {{"step", step()}, {"collectives", nlohmann::ordered_json::array()}};
-  for (const CollectiveRecord& record : records()) document["collectives"].push_back(to_json(record));
-  write_file_atomically(path, document.dump(1) + "\n");
+std::vector<std::shared_ptr<const FlightGroup>> FlightRecorder::groups() const {
+  std::vector<std::shared_ptr<const FlightGroup>> all;
+  const std::lock_guard lock(mutex_);
+  for (const auto& weak : groups_) {
+    if (auto group = weak.lock()) all.push_back(std::move(group));
+  }
+  return all;
 }
 
 FlightRecorder& flight_recorder() {

@@ -77,6 +77,7 @@ class GlooGroup : public C10dGroup {
   void set_timeout(std::chrono::milliseconds timeout) override { gloo_->setTimeout(timeout); }
 
  protected:
+  std::chrono::milliseconds timeout() const override { return context_->timeout(); }
   Work start_all_reduce(const Tensor& tensor, Reduce op) override;
   Work start_all_gather(const Tensor& out, const Tensor& in) override;
   Work start_reduce_scatter(const Tensor& out, const Tensor& in, Reduce op) override;

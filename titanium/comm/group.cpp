@@ -95,16 +95,23 @@ Group::Group(std::string axis, int rank, std::vector<int> members)
     : axis_(std::move(axis)), rank_(rank), members_(std::move(members)) {
   TI_ASSERT(rank_ >= 0 && rank_ < size(), "rank {} of {}", rank_, size());
   TI_ASSERT(std::is_sorted(members_.begin(), members_.end()));
+  flight_ = flight_recorder().add_group(axis_, rank_, members_);
 }
 
+void Group::leave_records_to_nccl() { flight_->nccl_records = true; }
+
 template <typename Start>
-Work Group::recorded(const char* name, const Tensor& largest, const Start& start) {
+Work Group::recorded(const char* name, const Tensor& in, const Tensor& out, const Start& start, int peer) {
   const TraceScope scope(name, axis_);
-  CollectiveRecord record{.name = name, .axis = axis_, .group_rank = rank_, .group_size = size()};
-  if (largest.defined()) {
-    record.bytes = static_cast<int64_t>(largest.nbytes());
-    record.dtype = largest.scalar_type();
-  }
+  CollectiveRecord record{.name = name, .group = flight_, .peer = peer, .timeout = timeout()};
+  const auto describe = [&](const Tensor& tensor, auto& shape) {
+    if (!tensor.defined()) return;
+    shape.assign(tensor.sizes().begin(), tensor.sizes().end());
+    record.bytes = std::max(record.bytes, static_cast<int64_t>(tensor.nbytes()));
+    record.dtype = tensor.scalar_type();
+  };
+  describe(in, record.input);
+  describe(out, record.output);
   FlightRecorder& recorder = flight_recorder();
   const Flight flight{name, axis_, members_[rank_], recorder.step(), recorder.issue(std::move(record))};
   return std::make_unique<RecordedWork>(flight, flight.run(start));
@@ -112,23 +119,23 @@ Work Group::recorded(const char* name, const Tensor& largest, const Start& start
 
 Work Group::all_reduce(const Tensor& tensor, Reduce op) {
   check(tensor);
-  return recorded("all_reduce", tensor, [&] { return start_all_reduce(bare(tensor), op); });
+  return recorded("all_reduce", tensor, tensor, [&] { return start_all_reduce(bare(tensor), op); });
 }
 
 Work Group::all_gather(const Tensor& out, const Tensor& in) {
   check_parts(out, in, size());
-  return recorded("all_gather", out, [&] { return start_all_gather(bare(out), bare(in)); });
+  return recorded("all_gather", in, out, [&] { return start_all_gather(bare(out), bare(in)); });
 }
 
 Work Group::reduce_scatter(const Tensor& out, const Tensor& in, Reduce op) {
   check_parts(in, out, size());
-  return recorded("reduce_scatter", in, [&] { return start_reduce_scatter(bare(out), bare(in), op); });
+  return recorded("reduce_scatter", in, out, [&] { return start_reduce_scatter(bare(out), bare(in), op); });
 }
 
 Work Group::broadcast(const Tensor& tensor, int root) {
   check(tensor);
   TI_ASSERT(root >= 0 && root < size());
-  return recorded("broadcast", tensor, [&] { return start_broadcast(bare(tensor), root); });
+  return recorded("broadcast", tensor, tensor, [&] { return start_broadcast(bare(tensor), root); });
 }
 
 Work Group::all_to_all(const Tensor& out, const Tensor& in, std::span<const int64_t> out_rows,
@@ -137,20 +144,19 @@ Work Group::all_to_all(const Tensor& out, const Tensor& in, std::span<const int6
   check_rows(in, in_rows, size());
   TI_ASSERT(out.scalar_type() == in.scalar_type() && out.device() == in.device());
   TI_ASSERT(out.sizes().slice(1) == in.sizes().slice(1), "rows of different shapes");
-  return recorded("all_to_all", out.nbytes() > in.nbytes() ? out : in,
-                  [&] { return start_all_to_all(bare(out), bare(in), out_rows, in_rows); });
+  return recorded("all_to_all", in, out, [&] { return start_all_to_all(bare(out), bare(in), out_rows, in_rows); });
 }
 
 Work Group::send(const Tensor& tensor, int to) {
   check(tensor);
   TI_ASSERT(to >= 0 && to < size() && to != rank_);
-  return recorded("send", tensor, [&] { return start_send(bare(tensor), to); });
+  return recorded("send", tensor, tensor, [&] { return start_send(bare(tensor), to); }, to);
 }
 
 Work Group::receive(const Tensor& tensor, int from) {
   check(tensor);
   TI_ASSERT(from >= 0 && from < size() && from != rank_);
-  return recorded("receive", tensor, [&] { return start_receive(bare(tensor), from); });
+  return recorded("receive", tensor, tensor, [&] { return start_receive(bare(tensor), from); }, from);
 }
 
 void Group::barrier() {
@@ -162,7 +168,7 @@ void Group::barrier() {
    private:
     Group& group_;
   };
-  recorded("barrier", Tensor(), [&] { return std::make_unique<Barrier>(*this); })->wait();
+  recorded("barrier", Tensor(), Tensor(), [&] { return std::make_unique<Barrier>(*this); })->wait();
 }
 
 }  // namespace titanium::comm

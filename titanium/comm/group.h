@@ -1,6 +1,7 @@
 // A group of ranks that exchange tensors: the narrow interface over NCCL, Gloo, a fake and a threaded back end.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,6 +10,8 @@
 #include "titanium/tensor/tensor.h"
 
 namespace titanium::comm {
+
+struct FlightGroup;
 
 enum class Reduce { kSum, kMax, kAvg };
 
@@ -62,6 +65,11 @@ class Group {
   void barrier();
 
  protected:
+  // How long the back end waits for a collective that begins now; 0 where it waits for nobody.
+  virtual std::chrono::milliseconds timeout() const { return std::chrono::milliseconds(0); }
+  // Its own recorder knows what the device has completed, so dumps take what that says.
+  void leave_records_to_nccl();
+
   virtual Work start_all_reduce(const Tensor& tensor, Reduce op) = 0;
   virtual Work start_all_gather(const Tensor& out, const Tensor& in) = 0;
   virtual Work start_reduce_scatter(const Tensor& out, const Tensor& in, Reduce op) = 0;
@@ -74,11 +82,12 @@ class Group {
 
  private:
   template <typename Start>
-  Work recorded(const char* name, const Tensor& largest, const Start& start);
+  Work recorded(const char* name, const Tensor& in, const Tensor& out, const Start& start, int peer = -1);
 
   std::string axis_;
   int rank_;
   std::vector<int> members_;
+  std::shared_ptr<FlightGroup> flight_;
 };
 
 using GroupPtr = std::shared_ptr<Group>;

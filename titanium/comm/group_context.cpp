@@ -32,6 +32,11 @@ Deadline GroupContext::deadline() const {
   return deadline_;
 }
 
+std::chrono::milliseconds GroupContext::timeout() const {
+  const std::lock_guard lock(mutex_);
+  return deadline_.timeout;
+}
+
 void GroupContext::set_deadline(Deadline deadline) {
   const std::lock_guard lock(mutex_);
   deadline_ = std::move(deadline);

@@ -23,6 +23,7 @@ class GroupContext {
   explicit GroupContext(Deadline deadline) : deadline_(std::move(deadline)) {}
 
   Deadline deadline() const;
+  std::chrono::milliseconds timeout() const;
   void set_deadline(Deadline deadline);
   void set_lifeline(std::shared_ptr<Lifeline> lifeline);
 

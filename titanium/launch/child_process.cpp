@@ -53,7 +53,9 @@ struct Start {
   ::dup2(start.out, STDOUT_FILENO);
   ::dup2(start.err, STDERR_FILENO);
   ::syscall(SYS_close_range, 3U, ~0U, 0U);
-  ::signal(SIGUSR1, SIG_IGN);  // a request that comes before the program can handle it should not end it
+  // A request that comes before the program can handle it should not end it.
+  ::signal(SIGUSR1, SIG_IGN);
+  ::signal(SIGUSR2, SIG_IGN);
   ::sigprocmask(SIG_SETMASK, start.signal_mask, nullptr);
   ::execve(start.arguments[0], start.arguments, start.environment);
   const char* reason = ::strerrordesc_np(errno);

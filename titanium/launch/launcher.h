@@ -7,8 +7,8 @@
 namespace titanium::launch {
 
 // The exit code of the job: 0, or that of the first failure (128 + the signal's number for a killed process). Meanwhile
-// SIGINT, SIGTERM, SIGHUP and SIGUSR1 are the job's. To be called on the main thread, before there are others. Throws
-// UsageError and Error when the nodes cannot meet.
+// SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are the job's. To be called on the main thread, before there are others.
+// Throws UsageError and Error when the nodes cannot meet.
 int launch(const LaunchOptions& options, const Writer& write);
 
 }  // namespace titanium::launch

@@ -10,7 +10,7 @@ namespace titanium::launch {
 SignalQueue::SignalQueue() {
   sigset_t handled;
   ::sigemptyset(&handled);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD}) ::sigaddset(&handled, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) ::sigaddset(&handled, signal);
   ::pthread_sigmask(SIG_BLOCK, &handled, &original_);
   fd_ = FileDescriptor(::signalfd(-1, &handled, SFD_NONBLOCK | SFD_CLOEXEC));
   TI_ASSERT(fd_.get() >= 0);

@@ -1,4 +1,4 @@
-// The signals that the launcher handles: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGCHLD.
+// The signals that the launcher handles: SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD.
 #pragma once
 
 #include <signal.h>

@@ -94,8 +94,8 @@ void WorkerGroup::handle_signals() {
   while (const auto signal = signals_.next()) {
     if (*signal == SIGCHLD) {
       collect_ended();
-    } else if (*signal == SIGUSR1) {  // a trainer saves and goes on
-      for (const ChildProcess& process : processes_) process.send(SIGUSR1);
+    } else if (*signal == SIGUSR1 || *signal == SIGUSR2) {  // a trainer saves, or dumps its collectives, and goes on
+      for (const ChildProcess& process : processes_) process.send(*signal);
     } else {
       // A trainer ends its step on SIGTERM; a terminal that was closed should not cost more.
       supervisor_.stop_requested(*signal == SIGHUP ? SIGTERM : *signal, Clock::now());

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <mutex>
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
@@ -9,6 +10,7 @@
 #include "titanium/comm/flight_recorder.h"
 #include "titanium/comm/nccl_environment.h"
 #include "titanium/tensor/cuda_backend.h"
+#include "titanium/train/flight/dump.h"
 
 namespace titanium::train {
 namespace {
@@ -27,9 +29,18 @@ int fake_world_size() {
   return size;
 }
 
-std::filesystem::path trace_file(const JobConfig& config, int rank) {
-  return std::filesystem::path(config.job.dump_folder) / config.comm.save_traces_folder /
-         fmt::format("{}{}", config.comm.save_traces_file_prefix, rank);
+std::filesystem::path dump_folder(const JobConfig& config) {
+  return std::filesystem::path(config.job.dump_folder) / config.comm.save_traces_folder;
+}
+
+// So that what is found after a failure belongs to it. One process of each node does so, before there is anybody to
+// fail; on a disk that the nodes share, the first one wins.
+void set_aside_old_dumps(const JobConfig& config) {
+  const std::filesystem::path folder = dump_folder(config), previous = folder.string() + "_previous";
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder, ignored)) return;
+  std::filesystem::remove_all(previous, ignored);
+  std::filesystem::rename(folder, previous, ignored);
 }
 
 }  // namespace
@@ -53,11 +64,10 @@ std::shared_ptr<comm::World> start_world(const JobConfig& config, const comm::En
     throw UsageError("comm.backend = \"nccl\" needs a GPU. Use \"auto\" or \"gloo\".");
   }
   if (device.is_cuda() && config.comm.backend != "gloo" && ranks.world_size > 1) {
-    const std::filesystem::path folder = trace_file(config, ranks.rank).parent_path();
-    std::filesystem::create_directories(folder);
-    comm::set_flight_recorder_environment(config.comm.trace_buf_size, folder / config.comm.save_traces_file_prefix);
+    comm::set_flight_recorder_environment(config.comm.trace_buf_size);
   }
   comm::flight_recorder().set_capacity(static_cast<size_t>(std::max<int64_t>(1, config.comm.trace_buf_size)));
+  if (ranks.world_size > 1 && ranks.local_rank == 0) set_aside_old_dumps(config);
   comm::ConnectOptions options;
   options.environment = ranks;
   options.device = device;
@@ -65,18 +75,20 @@ std::shared_ptr<comm::World> start_world(const JobConfig& config, const comm::En
   options.init_timeout = std::chrono::seconds(config.comm.init_timeout_seconds);
   options.connect_groups_of_one = config.parallelism.fsdp_on_one_rank;
   options.on_peer_failure = [config, rank = ranks.rank, report = std::move(on_peer_failure)](const std::string& news) {
-    dump_flight_recorder(config, rank);
+    dump_flight_recorder(config);
     report(comm::stop_line(rank, news));
   };
   return comm::connect(options);
 }
 
-void dump_flight_recorder(const JobConfig& config, int rank) {
-  if (config.comm.trace_buf_size == 0 || comm::flight_recorder().records().empty()) return;
-  const std::filesystem::path file = trace_file(config, rank).string() + ".json";
+void dump_flight_recorder(const JobConfig& config) {
+  if (config.comm.trace_buf_size == 0) return;
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   try {
-    std::filesystem::create_directories(file.parent_path());
-    comm::flight_recorder().dump(file);
+    const auto files =
+        write_flight_dumps(comm::flight_recorder(), dump_folder(config) / config.comm.save_traces_file_prefix);
+    for (const std::filesystem::path& file : files) log_info("Wrote the last collectives to {}", file.string());
   } catch (const std::exception& error) {
     log_warning("the flight recorder could not be written: {}", error.what());
   }

@@ -18,12 +18,13 @@ comm::Environment ranks_of_run(const config::Comm& options);
 Device pick_device(const JobConfig& config, const comm::Environment& ranks);
 
 // Waits for all ranks. `on_peer_failure` gets a line for the log that says what this rank was doing when it learnt of
-// the failure; the flight recorder is then already on disk.
+// the failure; the flight recorder is then already on disk. Dumps of an earlier run in the same folder are moved to a
+// folder beside it, with "_previous" at its name.
 std::shared_ptr<comm::World> start_world(const JobConfig& config, const comm::Environment& ranks, Device device,
                                          std::function<void(const std::string& line)> on_peer_failure);
 
-// The last collectives of this rank as JSON, in job.dump_folder under comm.save_traces_folder. Nothing happens with
-// comm.trace_buf_size = 0 or on one rank.
-void dump_flight_recorder(const JobConfig& config, int rank);
+// The last collectives of this rank in job.dump_folder under comm.save_traces_folder: flight/dump.h. Nothing happens
+// with comm.trace_buf_size = 0 or on one rank. Thread safe; never throws.
+void dump_flight_recorder(const JobConfig& config);
 
 }  // namespace titanium::train

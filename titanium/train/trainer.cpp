@@ -185,7 +185,7 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
       if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
         snapshots.after_out_of_memory(built == nullptr ? 0 : built->step);
       }
-      dump_flight_recorder(config, ranks.rank);
+      dump_flight_recorder(config);
       if (config.metrics.enable_jsonl) observe::append_run_error(config.job.dump_folder, ranks.rank, error.what());
       world->report_failure(error.what());  // before anything is torn down that could wait for a peer
       throw;

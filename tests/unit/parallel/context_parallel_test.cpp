@@ -205,7 +205,7 @@ std::vector<comm::CollectiveRecord> records_of_rank_0(RotateMethod method, int64
                       .keys_at_once = keys_at_once},
                      1e-12);
   std::vector<comm::CollectiveRecord> records = comm::flight_recorder().records();
-  std::erase_if(records, [](const comm::CollectiveRecord& record) { return record.group_rank != 0; });
+  std::erase_if(records, [](const comm::CollectiveRecord& record) { return record.group->rank != 0; });
   return records;
 }
 

@@ -41,7 +41,9 @@ c10d::ReduceOp to_nccl(Reduce op) {
 class NcclGroup : public C10dGroup {
  public:
   NcclGroup(const GroupSpec& spec, c10::intrusive_ptr<c10d::ProcessGroupNCCL> nccl)
-      : C10dGroup(spec.axis, spec.rank, spec.members), context_(spec.context), nccl_(std::move(nccl)) {}
+      : C10dGroup(spec.axis, spec.rank, spec.members), context_(spec.context), nccl_(std::move(nccl)) {
+    leave_records_to_nccl();
+  }
   ~NcclGroup() override {
     // The peers that a clean end waits for may be gone.
     if (std::uncaught_exceptions() > 0)
@@ -53,6 +55,7 @@ class NcclGroup : public C10dGroup {
   void set_timeout(std::chrono::milliseconds timeout) override { nccl_->setTimeout(timeout); }
 
  protected:
+  std::chrono::milliseconds timeout() const override { return context_->timeout(); }
   Work start_all_reduce(const Tensor& tensor, Reduce op) override {
     std::vector<Tensor> tensors = {tensor};
     c10d::AllreduceOptions options;
@@ -106,6 +109,10 @@ class NcclGroup : public C10dGroup {
 
 }  // namespace
 
+std::string nccl_flight_dump() {
+  return c10d::dump_nccl_trace(/*includeCollectives=*/true, /*includeStackTraces=*/false, /*onlyActive=*/false);
+}
+
 std::shared_ptr<C10dGroup> make_nccl_group(const GroupSpec& spec, Device device) {
   TI_ASSERT(device.is_cuda() && device.has_index());
   const c10::cuda::CUDAGuard guard(device);
@@ -116,7 +123,8 @@ std::shared_ptr<C10dGroup> make_nccl_group(const GroupSpec& spec, Device device)
   try {
     const auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(spec.store->store, spec.rank,
                                                                   static_cast<int>(spec.members.size()), options);
-    nccl->setGroupUid(spec.axis);
+    nccl->setGroupUid(fmt::format("{} nccl", spec.axis));  // beside a group of the host of that axis
+    nccl->setGroupDesc(spec.axis);
     nccl->setBoundDeviceId(device);
     nccl->eagerConnectSingleDevice(device);
     return std::make_shared<NcclGroup>(spec, nccl);
