@@ -14,7 +14,6 @@ using Ranks = std::set<int>;
 
 // What the members of a group have recorded under one number.
 struct Meeting {
-  std::vector<int> members;
   std::map<int, const FlightEntry*> joined;
   Ranks absent;   // have a dump and did not come to it
   Ranks unknown;  // have no dump
@@ -54,34 +53,30 @@ std::string place_of(const FlightEntry& entry) {
   return fmt::format("collective {} on axis {}{}", entry.number, entry.axis, step);
 }
 
-// Whether the rank has not come to that number of the group, as far as its dump can say.
-bool is_absent(const RankFlight& flight, const std::string& group, int64_t number) {
-  int64_t last = 0;
-  for (const FlightEntry& entry : flight.entries)
-    if (entry.group == group) last = std::max(last, entry.number);
-  return last == 0 ? flight.whole : last < number;
-}
-
 // Earliest first.
 std::vector<Meeting> meetings_of(const Flights& flights) {
-  std::map<std::tuple<std::string, std::vector<int>, int64_t>, Meeting> found;
+  // Groups of one name have no member in common, so that the first one tells them apart.
+  std::map<std::tuple<std::string, int, int64_t>, Meeting> found;
+  std::map<std::pair<int, std::string>, int64_t> last;  // number that a rank has come to in a group
   for (const auto& [rank, flight] : flights) {
     for (const FlightEntry& entry : flight.entries) {
-      Meeting& meeting = found[{entry.group, entry.members, entry.number}];
-      meeting.members = entry.members;
-      meeting.joined[rank] = &entry;
+      found[{entry.group, entry.members->front(), entry.number}].joined[rank] = &entry;
+      int64_t& number = last[{rank, entry.group}];
+      number = std::max(number, entry.number);
     }
   }
   std::vector<Meeting> meetings;
   for (auto& [key, meeting] : found) {
     // Only what is open or differs is of interest, and to know who was absent takes a while.
-    for (const int member : meeting.open().empty() ? std::vector<int>() : meeting.members) {
+    const FlightEntry& entry = meeting.any();
+    for (const int member : meeting.open().empty() ? std::vector<int>() : *entry.members) {
       if (meeting.joined.contains(member)) continue;
       const auto flight = flights.find(member);
+      const auto reached = last.find({member, entry.group});
       if (flight == flights.end()) {
         meeting.unknown.insert(member);
-      } else if (is_absent(flight->second, std::get<0>(key), std::get<2>(key))) {
-        meeting.absent.insert(member);
+      } else if (reached == last.end() ? flight->second.whole : reached->second < entry.number) {
+        meeting.absent.insert(member);  // what it has overwritten may have been there
       }
     }
     meetings.push_back(std::move(meeting));

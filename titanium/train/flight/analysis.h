@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,22 +11,21 @@ namespace titanium::train {
 
 // One collective, or one message, as one rank has recorded it.
 struct FlightEntry {
-  std::string group;         // of ranks; the same on all of its members
-  std::string axis;          // what people call it
-  std::vector<int> members;  // ranks of the world, ascending
-  int64_t number = 0;        // within the group: members' entries of the same number belong together
-  std::string operation;     // "all_gather of [8] Float"
-  std::string must_match;    // what has to be equal on all members
-  std::string state;         // "scheduled", "started" or "completed"
-  int64_t step = 0;          // 0: unknown
+  std::string group;                                // of ranks; the same on all of its members
+  std::string axis;                                 // what people call it
+  std::shared_ptr<const std::vector<int>> members;  // ranks of the world, ascending, at least one
+  int64_t number = 0;      // within the group: members' entries of the same number belong together
+  std::string operation;   // "all_gather of [8] Float"
+  std::string must_match;  // what has to be equal on all members
+  std::string state;       // "scheduled", "started" or "completed"
+  int64_t step = 0;        // 0: unknown
   int64_t created_ns = 0;
   bool waited_for = false;  // the rank cannot go on before it completes
 };
 
 struct RankFlight {
-  std::vector<FlightEntry> entries;                // oldest first
-  std::map<std::string, std::vector<int>> groups;  // members by name
-  bool whole = true;                               // false: older entries have been overwritten
+  std::vector<FlightEntry> entries;  // oldest first
+  bool whole = true;                 // false: older entries have been overwritten
 };
 using Flights = std::map<int, RankFlight>;  // by rank of the world
 

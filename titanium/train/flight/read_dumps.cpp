@@ -80,7 +80,8 @@ class Reader {
   Reader(const PickleValue& dump, std::string what) : what_(std::move(what)) {
     const auto config = dump.at("pg_config").items();
     for (size_t i = 0; i + 1 < config.size(); i += 2) {
-      flight_.groups[config[i].as_string()] = read_ranks(config[i + 1].at("ranks").as_string());
+      const std::string& name = config[i].as_string();
+      groups_[name] = std::make_shared<const std::vector<int>>(read_ranks(config[i + 1].at("ranks").as_string()));
     }
     const auto entries = dump.at("entries").items();
     if (!entries.empty()) flight_.whole = entries[0].at("record_id").as_int() == 0;
@@ -95,9 +96,9 @@ class Reader {
     const auto group = entry.at("process_group").items();
     TI_CHECK(group.size() == 2, "{}: an entry has no process group. Take the dumps anew.", what_);
     FlightEntry read{.group = group[0].as_string(), .axis = group[1].as_string()};
-    const auto members = flight_.groups.find(read.group);
-    TI_CHECK(members != flight_.groups.end(), "{}: the process group \"{}\" is not described. Take the dumps anew.",
-             what_, read.group);
+    const auto members = groups_.find(read.group);
+    TI_CHECK(members != groups_.end() && !members->second->empty(),
+             "{}: the process group \"{}\" is not described. Take the dumps anew.", what_, read.group);
     read.members = members->second;
     read.number = entry.at("collective_seq_id").as_int();
     read.state = entry.at("state").as_string();
@@ -113,16 +114,17 @@ class Reader {
 
   // PyTorch counts all messages of a rank together.
   void split_by_direction(const std::string& name, FlightEntry& entry) {
-    const auto [from, to] = direction(name, entry.members.size(), what_);
-    entry.group = fmt::format("{} {}->{}", entry.group, entry.members[from], entry.members[to]);
-    entry.members = {std::min(entry.members[from], entry.members[to]),
-                     std::max(entry.members[from], entry.members[to])};
+    const std::vector<int>& all = *entry.members;
+    const auto [from, to] = direction(name, all.size(), what_);
+    entry.group = fmt::format("{} {}->{}", entry.group, all[from], all[to]);
+    entry.members = std::make_shared<const std::vector<int>>(
+        std::vector<int>{std::min(all[from], all[to]), std::max(all[from], all[to])});
     entry.number = ++messages_[entry.group];
-    flight_.groups[entry.group] = entry.members;
   }
 
   std::string what_;
   RankFlight flight_;
+  std::map<std::string, std::shared_ptr<const std::vector<int>>> groups_;  // members by name
   std::map<std::string, int64_t> messages_;
 };
 
