@@ -11,30 +11,10 @@
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/base/printable.h"
+#include "titanium/base/utf8.h"
 
 namespace titanium::config {
 namespace {
-
-// Length of the UTF-8 sequence at the beginning of `text`; 0 when it is not one (overlong forms and surrogates
-// included).
-size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const auto follows = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first < 0xe0) return follows(1) ? 2 : 0;
-  if (first >= 0xe0 && first < 0xf0) {
-    const bool overlong = first == 0xe0 && byte(1) < 0xa0;
-    const bool surrogate = first == 0xed && byte(1) >= 0xa0;
-    return follows(1) && follows(2) && !overlong && !surrogate ? 3 : 0;
-  }
-  if (first >= 0xf0 && first < 0xf5) {
-    const bool overlong = first == 0xf0 && byte(1) < 0x90;
-    const bool beyond = first == 0xf4 && byte(1) >= 0x90;
-    return follows(1) && follows(2) && follows(3) && !overlong && !beyond ? 4 : 0;
-  }
-  return 0;
-}
 
 void check_utf8(std::string_view content, const std::string& path) {
   for (size_t i = 0; i < content.size();) {

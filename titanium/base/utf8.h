@@ -1,0 +1,16 @@
+// Whether bytes are UTF-8.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace titanium {
+
+// Length of the UTF-8 sequence at the beginning of `text`; 0 when it is not one (overlong forms and surrogates
+// included).
+size_t utf8_length(std::string_view text);
+
+// ASCII is passed over eight bytes at a time.
+bool is_utf8(std::string_view text);
+
+}  // namespace titanium
