@@ -14,7 +14,7 @@
 #include "titanium/checkpoint/safetensors/reader.h"
 #include "titanium/checkpoint/safetensors/writer.h"
 #include "titanium/train/inference/load_model.h"
-#include "titanium/train/task/text_task.h"
+#include "titanium/train/task/text_data.h"
 #include "titanium/train/train_step.h"
 
 namespace titanium::train {

@@ -36,12 +36,6 @@ constexpr Missing kMissing[] = {
      [](const JobConfig& c) { return std::ranges::count(c.model.converters, "quantize.linear.mx") > 0; },
      "quantize.linear.mx is not available yet"},
     observer("model.print_after_conversion"),
-    {"training.sources"},
-    {"training.source_temperature"},
-    {"training.shuffle"},
-    {"training.shuffle_seed"},
-    {"training.shuffle_window"},
-    {"validation.sources"},
     {"parallelism.context_parallel_load_balancer",
      [](const JobConfig& c) {
        return c.parallelism.context_parallel_degree > 1 && c.parallelism.context_parallel_load_balancer == "ptrr";

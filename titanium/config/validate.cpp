@@ -206,6 +206,11 @@ void check_sources(const JobConfig& config, Problems& problems) {
     double total = sources.empty() ? 1 : 0;
     for (const DataSource& source : sources) {
       const bool weighted = source.weight || !source.weight_schedule.empty();
+      if (weighted && config.training.source_temperature)
+        throw UsageError(
+            fmt::format("training.sources: {} has a weight, and training.source_temperature weighs sources by their "
+                        "sizes. Remove one of the two.",
+                        to_short_text(source.name)));
       if (!weighted && !config.training.source_temperature)
         throw UsageError(
             fmt::format("training.sources: {} has no weight. Give it one, or set "

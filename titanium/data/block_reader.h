@@ -1,4 +1,5 @@
-// Reads a file forward in blocks of records. A block is the unit that RecordSource finds, caches and returns to.
+// Reads a file forward in blocks of records. A block is the unit that
+// RecordSource finds, caches and returns to.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,14 @@
 
 namespace titanium::data {
 
-// The place of a record: record number over the whole data set, and where reading can begin to reach it. In files that
-// cannot be entered in the middle (compressed, text) only the beginning of the file is such a place.
+// The place of a record: record number over the whole data set, and where
+// reading can begin to reach it. In files that cannot be entered in the middle
+// (compressed, text) only the beginning of the file is such a place.
 struct Anchor {
   int64_t record = 0;
   int64_t file = 0;
-  int64_t offset = 0;  // in the format's unit: bytes of lines and archives, groups of rows, documents of tokens
+  int64_t offset = 0;  // in the format's unit: bytes of lines and archives,
+                       // groups of rows, documents of tokens
   int64_t line = 1;    // or row, or document: what a message calls the record by
 
   bool operator==(const Anchor&) const = default;
@@ -50,7 +53,8 @@ struct Block {
   int64_t count = 0;
   Content content = Content::kText;
   int64_t token_bytes = 0;
-  std::string bytes;  // each record is followed by a zero byte that does not belong to it
+  std::string bytes;  // each record is followed by a zero byte that does not
+                      // belong to it
   std::vector<Entry> entries;
 
   int64_t end() const { return begin.record + count; }
@@ -62,24 +66,33 @@ struct ReadOptions {
   int64_t max_record_bytes = int64_t{1} << 28;
   std::string text_field = "text";     // field, column or member that holds the text or the tokens
   std::string token_dtype = "uint16";  // of arrays that do not say it
+  int64_t block_records = 256;         // of a block of documents behind an index
 };
 
-// Which records a block has depends only on the file and on where reading began, never on ownership.
+// Which records a block has depends only on the file and on where reading
+// began, never on ownership.
 class BlockReader {
  public:
   virtual ~BlockReader() = default;
   BlockReader(const BlockReader&) = delete;
   BlockReader& operator=(const BlockReader&) = delete;
 
-  // The next block. It may have no records; at_end() tells the end of the file. Throws Error when the file cannot be
-  // read, is truncated or damaged, or a record is longer than `max_record_bytes`.
+  // The next block. It may have no records; at_end() tells the end of the file.
+  // Throws Error when the file cannot be read, is truncated or damaged, or a
+  // record is longer than `max_record_bytes`.
   virtual std::shared_ptr<const Block> next() = 0;
 
-  // Moves towards `record`, which is not before position(), without reading what lies between, where the format has an
-  // index. The next block is then one at or before the record, or the empty one at the end of the file.
+  // Moves towards `record`, which is not before position(), without reading
+  // what lies between, where the format has an index. The next block is then
+  // one at or before the record, or the empty one at the end of the file.
   virtual void skip_towards(int64_t /*record*/) {}
 
-  // Whether position() is worth remembering: reading can begin there, and to find it again would cost reading.
+  // Whether skip_towards gets to `record` from anywhere in the file, backwards
+  // too.
+  virtual bool covers(int64_t /*record*/) const { return false; }
+
+  // Whether position() is worth remembering: reading can begin there, and to
+  // find it again would cost reading.
   virtual bool is_entrance() const { return false; }
 
   // All tokens of the file, where it holds tokens and says how many.
@@ -93,7 +106,8 @@ class BlockReader {
       : start_(start), position_(start), options_(options) {}
 
   std::shared_ptr<Block> begin_block(Content content, const Anchor& entrance) const;
-  // Adds the record at position_ to the block, if it is owned, and goes on to the next one.
+  // Adds the record at position_ to the block, if it is owned, and goes on to
+  // the next one.
   void append(Block& block, std::string_view bytes, bool missing = false);
   // Blocks end at 1,024 records or 1 MiB, whichever is first.
   static bool is_full(const Block& block, int64_t bytes_read);

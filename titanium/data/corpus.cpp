@@ -1,6 +1,6 @@
 #include "titanium/data/corpus.h"
 
-#include <bit>
+#include <limits>
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
@@ -18,10 +18,11 @@ CorpusOptions checked(CorpusOptions options) {
     throw UsageError(
         fmt::format("training.data_streams = {} is not a number from 1 to {}. Use 256.", streams, kMaxStreams));
   if (options.ranks < 1 || streams % options.ranks != 0)
-    throw UsageError(fmt::format(
-        "training.data_streams = {} cannot be shared evenly by {} data-parallel ranks. Use a multiple of the number of "
-        "ranks.",
-        streams, options.ranks));
+    throw UsageError(
+        fmt::format("training.data_streams = {} cannot be shared evenly by {} "
+                    "data-parallel ranks. Use a multiple of the number of "
+                    "ranks.",
+                    streams, options.ranks));
   TI_ASSERT(options.rank >= 0 && options.rank < options.ranks, "rank {} of {}", options.rank, options.ranks);
   return options;
 }
@@ -37,27 +38,66 @@ int64_t largest_divisor_up_to(int64_t number, int64_t limit) {
 Corpus::Corpus(CorpusOptions options, Encoder encoder)
     : options_(checked(std::move(options))),
       encoder_(std::move(encoder)),
-      source_(options_.path, {.reading = {.ownership = {options_.rank, options_.ranks},
-                                          .max_record_bytes = options_.max_record_bytes,
-                                          .text_field = options_.text_field,
-                                          .token_dtype = options_.token_dtype},
-                              .allow_empty_files = options_.skip_bad_records,
-                              .cache_bytes = options_.cache_bytes}),
-      fingerprint_(data::fingerprint(source_.files())) {
-  const int64_t records = source_.count_up_to(options_.streams);
+      source_(open(/*keep_all=*/options_.shuffle)),
+      fingerprint_(data::fingerprint(source_->files())) {
+  const int64_t records = source_->count_up_to(options_.streams);
   TI_CHECK(records > 0, "Dataset {} at {} has no records. Name a file or folder that has some.", options_.name,
            options_.path.string());
-  streams_ = largest_divisor_up_to(options_.streams, records);
+  streams_ = options_.in_mix ? options_.streams : largest_divisor_up_to(options_.streams, records);
   TI_CHECK(streams_ % options_.ranks == 0,
-           "Dataset {} has {} records, enough for {} data streams, but {} data-parallel ranks need the same number of "
+           "Dataset {} has {} records, enough for {} data streams, but {} "
+           "data-parallel ranks need the same number of "
            "streams each. Use more data or fewer ranks.",
            options_.name, records, streams_, options_.ranks);
+  if (records < streams_) {
+    known_records_ = records;
+    copies_ = (streams_ + records - 1) / records;
+    if (options_.epochs > 0) copies_ = std::min(copies_, options_.epochs);
+    source_ = open(/*keep_all=*/true);
+  }
+  settle_order();
 }
 
-std::optional<Corpus::Document> Corpus::document(int64_t record, const std::stop_token& stop) {
-  const auto found = source_.read(record, stop);
+std::unique_ptr<RecordSource> Corpus::open(bool keep_all) const {
+  const Ownership share{options_.rank, options_.ranks};
+  return std::make_unique<RecordSource>(
+      options_.path,
+      RecordSourceOptions{.reading = {.ownership = keep_all ? Ownership{} : share,
+                                      .max_record_bytes = options_.max_record_bytes,
+                                      .text_field = options_.text_field,
+                                      .token_dtype = options_.token_dtype,
+                                      .block_records = options_.shuffle ? 1 : ReadOptions{}.block_records},
+                          .allow_empty_files = options_.skip_bad_records,
+                          .cache_bytes = options_.cache_bytes,
+                          .max_readers = options_.max_readers});
+}
+
+void Corpus::settle_order() {
+  if (!options_.shuffle) return;
+  std::optional<int64_t> records;
+  if (known_records_ > 0) {
+    records = known_records_ * copies_;
+  } else if (source_->is_indexed()) {
+    records = source_->count_up_to(std::numeric_limits<int64_t>::max());
+  }
+  const uint64_t key = std::stoull(fingerprint_, nullptr, 16);
+  order_ = RecordOrder::shuffled(options_.shuffle_seed, key, records, options_.shuffle_window);
+}
+
+std::optional<Corpus::Document> Corpus::document(int64_t place, int64_t pass, const std::stop_token& stop) {
+  int64_t record = order_.record(place, pass);
+  if (known_records_ > 0) {
+    if (place >= known_records_ * copies_) return std::nullopt;
+    const bool beyond = options_.epochs > 0 && pass * copies_ + place / known_records_ >= options_.epochs;
+    if (beyond) return std::nullopt;
+    record %= known_records_;
+  }
+  const auto found = source_->read(record, stop);
+  const std::optional<int64_t> window = order_.window_begin(place);
+  if (!found && window && source_->count_up_to(*window + 1) > *window)
+    return Document{};  // the last window is not full
   if (!found) return std::nullopt;
-  Document document{.tokens = {}, .entrance = found->entrance()};
+  Document document{.tokens = {}, .entrance = window ? source_->anchor_before(*window) : found->entrance()};
   try {
     document.tokens = encode(*found);
   } catch (const BadRecord& error) {
@@ -71,13 +111,15 @@ std::vector<int32_t> Corpus::encode(const Record& record) const {
   if (has_tokens(record)) return document_tokens(record);
   const std::string text = document_text(record, options_.text_field);
   TI_CHECK(encoder_ != nullptr,
-           "Dataset {} holds text, which needs a tokenizer. Set model.hf_assets_path to a folder that has one.",
+           "Dataset {} holds text, which needs a tokenizer. Set "
+           "model.hf_assets_path to a folder that has one.",
            options_.name);
   try {
     return encoder_(text);
   } catch (const Error& error) {
     throw BadRecord(
-        fmt::format("{}:{}: this record cannot be tokenized: {} Repair or remove it, or set "
+        fmt::format("{}:{}: this record cannot be tokenized: {} Repair or "
+                    "remove it, or set "
                     "training.skip_bad_records to leave such records out.",
                     record.file->path.string(), record.line, error.what()));
   }

@@ -1,25 +1,35 @@
 // A data set as canonical streams of token documents.
 //
 // Note [Canonical streams]
-// Record d of the data set, bad records included, belongs to stream d mod S. S is fixed for a run
-// (training.data_streams; a power of two has the most divisors), so it does not depend on how many ranks read. Each
-// stream packs its own documents into samples, and sample i of the run is the next one of stream i mod S. Rank r of R
-// owns the streams s with s mod R = r, for any R that divides S: it delivers samples r, r + R, r + 2R, ..., reads and
-// tokenises only documents of its own, and a run may go on with another R because a position belongs to a stream, not
-// to a rank.
+// Record d of the data set, bad records included, belongs to stream d mod S. S
+// is fixed for a run (training.data_streams; a power of two has the most
+// divisors), so it does not depend on how many ranks read. Each stream packs
+// its own documents into samples, and sample i of the run is the next one of
+// stream i mod S. Rank r of R owns the streams s with s mod R = r, for any R
+// that divides S: it delivers samples r, r + R, r + 2R, ..., reads and
+// tokenises only documents of its own, and a run may go on with another R
+// because a position belongs to a stream, not to a rank.
 //
-// A data set with N < S records would leave streams without any. Then the number of streams is the largest divisor
-// of S that is at most N. That follows from the data alone, so all ranks come to the same number.
+// A data set with N < S records would leave streams without any. Then the
+// number of streams is the largest divisor of S that is at most N. That follows
+// from the data alone, so all ranks come to the same number. The sources of a
+// mix have S streams in any case: one with N < S records is read as that many
+// copies of it as are needed for S records.
+//
+// With a shuffle, d is a place in the order of records (record_order.h), and
+// all else stays the same.
 #pragma once
 
 #include <atomic>
 #include <functional>
 
+#include "titanium/data/record_order.h"
 #include "titanium/data/record_source.h"
 
 namespace titanium::data {
 
-// Text to token ids, BOS and EOS included where the model wants them. Called from several threads at once.
+// Text to token ids, BOS and EOS included where the model wants them. Called
+// from several threads at once.
 using Encoder = std::function<std::vector<int32_t>(std::string_view text)>;
 
 struct CorpusOptions {
@@ -33,44 +43,64 @@ struct CorpusOptions {
   size_t cache_bytes = RecordSourceOptions{}.cache_bytes;
   int64_t max_record_bytes = ReadOptions{}.max_record_bytes;
   std::string token_dtype = ReadOptions{}.token_dtype;
+  size_t max_readers = RecordSourceOptions{}.max_readers;
+  bool in_mix = false;  // keeps the number of streams
+  int64_t epochs = 0;   // passes until the data has ended; 0: no end of its own
+  bool shuffle = false;
+  int64_t shuffle_seed = 42;
+  int64_t shuffle_window = 16384;
 };
 
 // Thread-safe.
 class Corpus {
  public:
   struct Document {
-    std::vector<int32_t> tokens;  // empty for a bad record that is skipped
-    Anchor entrance;
+    std::vector<int32_t> tokens;     // empty for a bad record that is skipped, and
+                                     // for an empty place of the order
+    std::optional<Anchor> entrance;  // where to begin reading to get here again;
+                                     // none at an empty place
   };
 
-  // Reads as far as is needed to know that every stream has a record. Throws UsageError when `ranks` does not
-  // divide `streams`, Error when the data cannot be read, has no records, or too few for `ranks`.
+  // Reads as far as is needed to know that every stream has a record. Throws
+  // UsageError when `ranks` does not divide `streams`, Error when the data
+  // cannot be read, has no records, or too few for `ranks`.
   Corpus(CorpusOptions options, Encoder encoder);
 
-  // The tokens of an owned record; nothing after the last record. Throws BadRecord, also for what the encoder throws
-  // Error for, unless bad records are skipped.
-  std::optional<Document> document(int64_t record, const std::stop_token& stop = {});
+  // The tokens of the record at an owned place of the order of pass `pass`;
+  // nothing after the last one. Throws BadRecord, also for what the encoder
+  // throws Error for, unless bad records are skipped.
+  std::optional<Document> document(int64_t place, int64_t pass = 0, const std::stop_token& stop = {});
+
+  // Whether the data ends with this pass.
+  bool is_last_pass(int64_t pass) const { return options_.epochs > 0 && (pass + 1) * copies_ >= options_.epochs; }
 
   // A stream has come to its end and begins again. The first time is logged.
   void note_relooped();
 
-  // Lets reading begin where an earlier run was. Throws Error if the place does not fit the files.
-  void add_anchor(const Anchor& anchor) { source_.add_anchor(anchor); }
+  // Lets reading begin where an earlier run was. Throws Error if the place does
+  // not fit the files.
+  void add_anchor(const Anchor& anchor) { source_->add_anchor(anchor); }
 
   const CorpusOptions& options() const { return options_; }
   const std::string& fingerprint() const { return fingerprint_; }
   int64_t streams() const { return streams_; }  // see Note [Canonical streams]
   std::vector<int64_t> owned_streams() const;
+  const RecordOrder& order() const { return order_; }
   int64_t bad_records() const { return bad_records_; }  // skipped so far by this rank, every pass counted
 
  private:
+  std::unique_ptr<RecordSource> open(bool keep_all) const;
+  void settle_order();
   std::vector<int32_t> encode(const Record& record) const;
   void skip_bad_record(const std::string& reason);
 
   CorpusOptions options_;
   Encoder encoder_;
-  RecordSource source_;
+  std::unique_ptr<RecordSource> source_;
   std::string fingerprint_;
+  RecordOrder order_;
+  int64_t known_records_ = 0;  // of a source of a mix that has fewer than streams; 0: not known
+  int64_t copies_ = 1;         // of those that make one pass
   int64_t streams_ = 0;
   std::atomic<bool> relooped_ = false;
   std::atomic<int64_t> bad_records_ = 0;

@@ -5,8 +5,6 @@
 namespace titanium::data {
 namespace {
 
-constexpr size_t kMaxReaders = 8;
-
 // Whether reading from `a` gets to later records sooner than reading from `b`.
 bool is_farther(const Anchor& a, const Anchor& b) {
   return std::tie(a.record, a.file, a.offset) > std::tie(b.record, b.file, b.offset);
@@ -56,10 +54,17 @@ void RecordSource::add_anchor(const Anchor& anchor) {
     fits = file.format->is_place(file, anchor);
   }
   TI_CHECK(fits,
-           "The saved data position (record {}, file {}, offset {}) is not the beginning of a record of these files. "
-           "Restore the files of the saved run, or start the data from the beginning.",
+           "The saved data position (record {}, file {}, offset {}) is not the "
+           "beginning of a record of these files. "
+           "Restore the files of the saved run, or start the data from the "
+           "beginning.",
            anchor.record, anchor.file, anchor.offset);
   remember(anchor);
+}
+
+Anchor RecordSource::anchor_before(int64_t record) {
+  const std::lock_guard lock(mutex_);
+  return std::prev(anchors_.upper_bound(record))->second;
 }
 
 std::shared_ptr<const Block> RecordSource::find_block(int64_t record, const std::stop_token& stop) {
@@ -82,12 +87,17 @@ std::shared_ptr<const Block> RecordSource::find_cached(int64_t record) {
   return found->second.block;
 }
 
-// The reader from which `record` is reached with the least reading: an open one or one opened at a known place.
+// The reader from which `record` is reached with the least reading: an open one
+// or one opened at a known place.
 BlockReader& RecordSource::reader_towards(int64_t record) {
   const Anchor& anchor = std::prev(anchors_.upper_bound(record))->second;
   auto best = readers_.end();
   for (auto reader = readers_.begin(); reader != readers_.end(); ++reader) {
     const Anchor& position = (*reader)->position();
+    if ((*reader)->covers(record)) {
+      best = reader;
+      break;
+    }
     if (position.record > record || is_farther(anchor, position)) continue;
     if (best == readers_.end() || is_farther(position, (*best)->position())) best = reader;
   }
@@ -96,7 +106,7 @@ BlockReader& RecordSource::reader_towards(int64_t record) {
   } else {
     const SourceFile& file = files_[static_cast<size_t>(anchor.file)];
     readers_.push_front(open_blocks(file, anchor, options_.reading));
-    if (readers_.size() > kMaxReaders) readers_.pop_back();
+    if (readers_.size() > options_.max_readers) readers_.pop_back();
   }
   return *readers_.front();
 }

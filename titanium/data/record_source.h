@@ -1,15 +1,20 @@
-// The records of a data set by number: record 0, 1, 2, ... over all files in order, blank lines not counted.
+// The records of a data set by number: record 0, 1, 2, ... over all files in
+// order, blank lines not counted.
 //
-// Nothing is scanned in advance. Files are read forward in blocks (block_reader.h) as far as records are asked for, and
-// the beginning of every block is remembered, so that a plain file is entered where a record is; a 300 GB file needs
-// about 25 MB for that. The records of recent blocks are kept in a cache of fixed size, of which only the owned records
-// take room: readers at different places of the same region share one pass over the data.
+// Nothing is scanned in advance. Files are read forward in blocks
+// (block_reader.h) as far as records are asked for, and the beginning of every
+// block is remembered, so that a plain file is entered where a record is; a 300
+// GB file needs about 25 MB for that. The records of recent blocks are kept in
+// a cache of fixed size, of which only the owned records take room: readers at
+// different places of the same region share one pass over the data.
 //
-// Files with an index are entered at any record; of those that are passed only the index is read. Compressed files
-// cannot be entered in the middle. They are decoded by a few readers that only move forward: a record that is neither
-// in the cache nor ahead of a reader opens another one at the beginning of its file. So memory is bounded (cache +
-// kMaxReaders decoders) whatever the readers do; what grows, when readers drift farther apart than the
-// cache reaches, is the number of passes over the same file.
+// Files with an index are entered at any record; of those that are passed only
+// the index is read. Compressed files cannot be entered in the middle. They are
+// decoded by a few readers that only move forward: a record that is neither in
+// the cache nor ahead of a reader opens another one at the beginning of its
+// file. So memory is bounded (cache + the largest number of decoders) whatever
+// the readers do; what grows, when readers drift farther apart than the cache
+// reaches, is the number of passes over the same file.
 #pragma once
 
 #include <list>
@@ -40,22 +45,30 @@ struct RecordSourceOptions {
   ReadOptions reading{};
   bool allow_empty_files = false;
   size_t cache_bytes = size_t{256} << 20;
+  size_t max_readers = 8;
 };
 
-// Thread-safe. Records that have been returned stay valid after the source is gone, except for `file`.
+// Thread-safe. Records that have been returned stay valid after the source is
+// gone, except for `file`.
 class RecordSource {
  public:
   // Throws as find_source_files does.
   RecordSource(const std::filesystem::path& path, const RecordSourceOptions& options);
 
-  // An owned record; nothing after the last one. Throws Error as BlockReader does, Cancelled when `stop` is requested.
+  // An owned record; nothing after the last one. Throws Error as BlockReader
+  // does, Cancelled when `stop` is requested.
   std::optional<Record> read(int64_t record, const std::stop_token& stop = {});
 
-  // The number of records, but at most `limit`: only as much is scanned as that needs.
+  // The number of records, but at most `limit`: only as much is scanned as that
+  // needs.
   int64_t count_up_to(int64_t limit);
 
-  // Makes reading begin at a place that an earlier run has found. Throws Error if it does not fit the files.
+  // Makes reading begin at a place that an earlier run has found. Throws Error
+  // if it does not fit the files.
   void add_anchor(const Anchor& anchor);
+
+  // The last known place at or before a record where reading can begin.
+  Anchor anchor_before(int64_t record);
 
   const std::vector<SourceFile>& files() const { return files_; }
   bool is_indexed() const;  // all of the files are

@@ -15,8 +15,9 @@ Stream::Stream(Corpus& corpus, const PackingOptions& options, int64_t stream, co
       pass_is_whole_(position.record == stream && position.token == 0) {
   TI_CHECK(options.seq_len >= 1, "training.seq_len = {} must be at least 1.", options.seq_len);
   TI_CHECK(position.record >= 0 && position.record % corpus.streams() == stream && position.token >= 0,
-           "The saved data position of stream {} is damaged: record {}, token {}. Use another checkpoint.", stream,
-           position.record, position.token);
+           "The saved data position of stream {} is damaged: record {}, token "
+           "{}. Use another checkpoint.",
+           stream, position.record, position.token);
 }
 
 std::optional<Sample> Stream::next(const std::stop_token& stop) {
@@ -50,17 +51,18 @@ void Stream::append(Sample& sample, size_t count) {
 
 // False at the end of a finite stream.
 bool Stream::open_document(const std::stop_token& stop) {
-  auto document = corpus_.document(position_.record, stop);
+  auto document = corpus_.document(position_.record, position_.epoch, stop);
   while (!document) {
-    if (!options_.infinite) return false;
+    if (!options_.infinite || corpus_.is_last_pass(position_.epoch)) return false;
     begin_again();
-    document = corpus_.document(position_.record, stop);
+    document = corpus_.document(position_.record, position_.epoch, stop);
   }
   TI_CHECK(position_.token <= static_cast<int64_t>(document->tokens.size()),
-           "The saved data position is token {} of record {}, which has only {} tokens. Use the tokenizer and the data "
+           "The saved data position is token {} of record {}, which has only "
+           "{} tokens. Use the tokenizer and the data "
            "of the saved run.",
            position_.token, position_.record, document->tokens.size());
-  position_.entrance = document->entrance;
+  position_.entrance = document->entrance.value_or(position_.entrance);
   document_ = std::move(document->tokens);
   return true;
 }
@@ -73,7 +75,8 @@ void Stream::leave_document() {
 
 void Stream::begin_again() {
   TI_CHECK(token_seen_ || !pass_is_whole_,
-           "Dataset {}: all records of data stream {} are bad or empty, so it has no tokens to train on. Repair the "
+           "Dataset {}: all records of data stream {} are bad or empty, so it "
+           "has no tokens to train on. Repair the "
            "data or use fewer training.data_streams.",
            corpus_.options().name, stream_);
   corpus_.note_relooped();

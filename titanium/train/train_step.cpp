@@ -24,15 +24,22 @@ std::vector<BatchPtr> fetch(TrainState& run, double& waited_seconds) {
 }
 
 // What all ranks have to know before they compute. On the host, so that the device need not be waited for.
-void agree(const parallel::Mesh& mesh, StepReport& report) {
+// Returns whether all ranks have batches for this step.
+bool agree(const parallel::Mesh& mesh, bool has_batches, StepReport& report) {
   const TraceScope scope("agree");
   // Context-parallel ranks count what they have of a sequence, those with other parts of the model the same tokens.
   const bool counts = mesh.rank("tp") == 0 && mesh.rank("pp") == 0;
-  const Tensor sums = at::tensor(
-      {counts ? report.weight : int64_t{0}, int64_t{report.requests.stop}, int64_t{report.requests.save}}, at::kLong);
+  std::vector<int64_t> own = {counts ? report.weight : 0, int64_t{report.requests.stop}, int64_t{report.requests.save},
+                              int64_t{!has_batches}};
+  for (const SourceTokens& source : report.tokens_by_source)
+    own.push_back(counts && mesh.rank("cp") == 0 ? source.tokens : 0);
+  const Tensor sums = at::tensor(own, at::kLong);
   mesh.reduce("world", sums, comm::Reduce::kSum);
-  report.total_weight = sums[0].item<int64_t>();
-  report.requests = {.stop = sums[1].item<int64_t>() > 0, .save = sums[2].item<int64_t>() > 0};
+  const auto* values = sums.const_data_ptr<int64_t>();
+  report.total_weight = values[0];
+  report.requests = {.stop = values[1] > 0, .save = values[2] > 0};
+  for (size_t k = 0; k < report.tokens_by_source.size(); ++k) report.tokens_by_source[k].tokens = values[4 + k];
+  return values[3] == 0;
 }
 
 // Gradients become sums over all batches and ranks, divided by the weight of all of them. Returns this rank's loss.
@@ -56,17 +63,17 @@ std::optional<StepReport> train_step(TrainState& run, const Requests& requests) 
   StepReport report;
   comm::flight_recorder().set_step(run.step + 1);
   const auto batches = fetch(run, report.data_loading_seconds);
-  if (batches.empty()) {
-    log_warning("Ran out of data; last step was canceled.");
-    return std::nullopt;
-  }
-  run.optimizer->zero_grad();
   for (const BatchPtr& batch : batches) {
     report.tokens += batch->tokens();
     report.weight += batch->weight();
   }
   report.requests = requests;
-  agree(*run.mesh, report);
+  report.tokens_by_source = run.data->tokens_by_source();
+  if (!agree(*run.mesh, !batches.empty(), report)) {
+    log_warning("Ran out of data; last step was canceled.");
+    return std::nullopt;
+  }
+  run.optimizer->zero_grad();
   report.lr = run.config.optimizer.lr * optim::lr_factor(run.schedule, run.schedule_step);
   if (run.early_step) {
     run.hold_updates();

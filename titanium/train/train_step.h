@@ -18,11 +18,12 @@ struct StepReport {
   Tensor loss;       // of this rank: its summed loss / total_weight, fp64
   Tensor grad_norm;  // before clipping, fp64
   double lr = 0;
-  int64_t tokens = 0;               // that this rank read for this step, those that do not count included
-  int64_t weight = 0;               // of this rank's share of the batches: see Batch
-  int64_t total_weight = 0;         // of all ranks
-  double data_loading_seconds = 0;  // that the step waited for its batches
-  Requests requests;                // of any rank: all do so after this step
+  int64_t tokens = 0;                          // that this rank read for this step, those that do not count included
+  int64_t weight = 0;                          // of this rank's share of the batches: see Batch
+  int64_t total_weight = 0;                    // of all ranks
+  double data_loading_seconds = 0;             // that the step waited for its batches
+  Requests requests;                           // of any rank: all do so after this step
+  std::vector<SourceTokens> tokens_by_source;  // of all ranks since the beginning of the run; empty without a mix
 };
 
 // Nothing when the data has ended; the step is then cancelled. Never waits for the device. A step whose gradient norm

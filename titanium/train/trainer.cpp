@@ -82,11 +82,13 @@ MetricsOptions metrics_options(const config::LoadedConfig& loaded, const TrainSt
   return options;
 }
 
-void report_validation(TrainState& run, BatchSource& data, Metrics& metrics) {
-  metrics.begin_validation();
-  const ValidationReport report = validate(run, data);
-  metrics.count_tokens(report.tokens);
-  metrics.log_validation(run.step, report.loss);
+void report_validation(TrainState& run, const std::vector<ValidationData>& sets, Metrics& metrics) {
+  for (const ValidationData& set : sets) {
+    metrics.begin_validation();
+    const ValidationReport report = validate(run, *set.data);
+    metrics.count_tokens(report.tokens);
+    metrics.log_validation(run.step, report.loss, set.name);
+  }
 }
 
 // The first step builds and tunes; from the second on a collective that takes long is a fault.
@@ -116,7 +118,7 @@ bool take(std::atomic<bool>* request) { return request != nullptr && request->ex
 observe::RunEnd train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer& checkpointer, RunObserver& observer,
                                  const MemorySnapshots& snapshots, const TrainCallbacks& callbacks) {
   const config::Validation& validation = run.config.validation;
-  const auto validation_data = validation.enable ? run.task->validation_data() : nullptr;
+  const auto validation_sets = validation.enable ? run.task->validation_sets() : std::vector<ValidationData>();
   const int64_t first_step = run.step + 1;
   log_info("Training starts at step {}", first_step);
   StepLogger logger(run, metrics);
@@ -136,7 +138,7 @@ observe::RunEnd train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer
     if (run.step == first_step) logger.flush();  // soon seen to work
     if (validation.enable && (run.step == 1 || run.step % validation.freq == 0)) {
       logger.flush();
-      report_validation(run, *validation_data, metrics);
+      report_validation(run, validation_sets, metrics);
     }
     const bool alone = run.world->size() == 1;
     const bool stopping = report->requests.stop || (alone && callbacks.stop_requested);

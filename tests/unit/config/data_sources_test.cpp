@@ -11,9 +11,7 @@
 namespace titanium::config {
 namespace {
 
-constexpr const char* kMix = R"([training]
-source_temperature = 2.0
-[[training.sources]]
+constexpr const char* kMix = R"([[training.sources]]
 name = "web"
 path = "/data/web"
 weight = 0.4
@@ -27,6 +25,7 @@ when_exhausted = "drop"
 [[training.sources]]
 name = "books"
 path = "/data/books"
+weight = 1
 [[validation.sources]]
 name = "held out"
 dataset = "c4_test_validation"
@@ -59,7 +58,7 @@ TEST(DataSources, AreReadFromTables) {
                                     .text_field = "content",
                                     .epochs = 4,
                                     .when_exhausted = "drop"}));
-  EXPECT_EQ(sources[2].weight, std::nullopt);
+  EXPECT_EQ(sources[2].weight, 1);
   EXPECT_EQ(data_sources(loaded.config.validation.sources, "validation.sources")[0].name, "held out");
 }
 
@@ -93,6 +92,10 @@ TEST(DataSources, RefusalsNameSourceKeyAndRemedy) {
       {"name = \"a\"\npath = \"x\"",
        "training.sources: \"a\" has no weight. Give it one, or set training.source_temperature to weigh sources by "
        "their sizes."},
+      {"name = \"a\"\npath = \"x\"\nweight = 1\n[training]\nsource_temperature = 2.0",
+       "training.sources: \"a\" has a weight, and training.source_temperature weighs sources by their sizes. Remove "
+       "one "
+       "of the two."},
       {"name = \"a\"\npath = \"x\"\nweight = 0",
        "training.sources: all weights are 0. Give at least one source a weight."},
       {"name = \"a\"\npath = \"x\"\nweight = 1\n[[training.sources]]\nname = \"a\"\npath = \"y\"\nweight = 1",

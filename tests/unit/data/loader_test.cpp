@@ -85,7 +85,8 @@ TEST_F(LoaderThreads, StateCountsOnlyWhatWasDelivered) {
   read_batches(*loader, 3);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   int64_t samples = 0;
-  for (const auto& [stream, position] : loader->state().positions) samples += position.samples;
+  const LoaderState state = loader->state();
+  for (const auto& [stream, position] : state.sources[0].positions) samples += position.samples;
   EXPECT_EQ(samples, 12);
 }
 
@@ -121,7 +122,8 @@ TEST_F(LoaderThreads, ErrorOfAThreadReachesTheCallerAtItsPlaceAndAgain) {
     ASSERT_LT(rows.size(), expected.size());
     EXPECT_EQ(rows, Rows(expected.begin(), expected.begin() + static_cast<ptrdiff_t>(rows.size())));
     int64_t samples = 0;
-    for (const auto& [stream, position] : loader->state().positions) samples += position.samples;
+    const LoaderState state = loader->state();
+    for (const auto& [stream, position] : state.sources[0].positions) samples += position.samples;
     EXPECT_EQ(samples, static_cast<int64_t>(rows.size()));
     loader->rewind();
     EXPECT_EQ(error_of([&] { loader->next(); }), "");

@@ -17,7 +17,7 @@ class DocumentReader : public BlockReader {
     if (left <= 0) at_end_ = true;
     if (left <= 0) return block;
     int64_t bytes = 0;
-    index_->read(position_.offset, std::min(left, kRecords), [&](std::string_view document) {
+    index_->read(position_.offset, std::min(left, options_.block_records), [&](std::string_view document) {
       append(*block, document);
       ++position_.offset;
       bytes += static_cast<int64_t>(document.size());
@@ -28,18 +28,20 @@ class DocumentReader : public BlockReader {
   }
 
   void skip_towards(int64_t record) override {
-    const int64_t documents =
-        std::clamp(record - position_.record, int64_t{0}, std::max(index_->count() - position_.offset, int64_t{0}));
+    const int64_t documents = std::clamp(record - position_.record, -position_.offset,
+                                         std::max(index_->count() - position_.offset, int64_t{0}));
     position_.record += documents;
     position_.offset += documents;
     position_.line += documents;
   }
 
+  bool covers(int64_t record) const override {
+    return record >= start_.record && record - start_.record < index_->count() - start_.offset;
+  }
+
   std::optional<int64_t> tokens() const override { return index_->tokens(); }
 
  private:
-  static constexpr int64_t kRecords = 256;  // of a block
-
   std::unique_ptr<DocumentIndex> index_;
 };
 

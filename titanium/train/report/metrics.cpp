@@ -1,12 +1,14 @@
 #include "titanium/train/report/metrics.h"
 
 #include <fmt/chrono.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <ctime>
 #include <utility>
 
 #include "titanium/base/log.h"
+#include "titanium/base/thousands.h"
 
 namespace titanium::train {
 namespace {
@@ -39,6 +41,11 @@ void add_experts(const std::vector<ExpertBalance>& layers, std::vector<Scalar>& 
     scalars.push_back({prefix + "entropy", layer.entropy});
     scalars.push_back({prefix + "dead", static_cast<double>(layer.dead)});
   }
+}
+
+void add_sources(const std::vector<SourceTokens>& sources, std::vector<Scalar>& scalars) {
+  for (const SourceTokens& source : sources)
+    scalars.push_back({fmt::format("tokens_by_source/{}", source.name), static_cast<double>(source.tokens)});
 }
 
 }  // namespace
@@ -144,6 +151,7 @@ std::vector<Scalar> Metrics::scalars(const StepResults& results, const IntervalC
   };
   if (rates.mfu) scalars.push_back({"mfu(%)", *rates.mfu});
   add_experts(results.experts, scalars);
+  add_sources(results.tokens_by_source, scalars);
   return scalars;
 }
 
@@ -163,6 +171,7 @@ void Metrics::log(const StepResults& results, const IntervalCounts& counts) {
     for (const auto& writer : writers_) writer->write(results.step, values);
   }
   write_records(results, counts, rates);
+  log_sources(results);
   interval_.begin = results.finished;
   last_logged_ = results.step;
 }
@@ -184,7 +193,8 @@ void Metrics::write_records(const StepResults& results, const IntervalCounts& co
                            .step_s = rates.seconds / static_cast<double>(steps),
                            .data_wait_percent = rates.data_wait_percent,
                            .unix_s = unix_seconds(),
-                           .experts = results.experts};
+                           .experts = results.experts,
+                           .tokens_by_source = results.tokens_by_source};
   if (jsonl_) jsonl_->write(record);
   if (rank_jsonl_) rank_jsonl_->write(record);
   if (options_.observer == nullptr) return;
@@ -199,23 +209,38 @@ void Metrics::write_records(const StepResults& results, const IntervalCounts& co
                              .tokens = results.tokens_seen});
 }
 
+// Every tenth of the logged steps.
+void Metrics::log_sources(const StepResults& results) const {
+  if (results.tokens_by_source.empty() || results.step % (10 * options_.log_freq) != 0) return;
+  int64_t total = 0;
+  for (const SourceTokens& source : results.tokens_by_source) total += source.tokens;
+  std::vector<std::string> shares;
+  for (const SourceTokens& source : results.tokens_by_source)
+    shares.push_back(
+        fmt::format("{} {} ({:.2f}%)", source.name, with_thousands_separators(source.tokens),
+                    100.0 * static_cast<double>(source.tokens) / static_cast<double>(std::max<int64_t>(total, 1))));
+  log_info("Tokens by source: {}", fmt::join(shares, ", "));
+}
+
 void Metrics::begin_validation() {
   training_ = interval_;
   begin_interval();
 }
 
-void Metrics::log_validation(int64_t step, double loss) {
+void Metrics::log_validation(int64_t step, double loss, const std::string& set) {
   const double tps = tokens_per_second(interval_.counts.tokens, sources_.clock() - interval_.begin);
   const MemoryPeak memory = sources_.memory_peak();
-  log_info("{}", validation_line({.step = step,
-                                  .loss = loss,
-                                  .memory_gib = memory.max_reserved_gib,
-                                  .memory_percent = memory.max_reserved_percent,
-                                  .tps = tps},
-                                 colors_));
+  const std::string prefix = set.empty() ? "" : fmt::format("Set {}: ", set);
+  log_info("{}{}", prefix,
+           validation_line({.step = step,
+                            .loss = loss,
+                            .memory_gib = memory.max_reserved_gib,
+                            .memory_percent = memory.max_reserved_percent,
+                            .tps = tps},
+                           colors_));
   if (!writers_.empty()) {
     const std::vector<Scalar> scalars = {
-        {"validation_metrics/loss", loss},
+        {set.empty() ? "validation_metrics/loss" : fmt::format("validation_metrics/loss/{}", set), loss},
         {"validation_metrics/throughput(tps)", tps},
         {"validation_metrics/memory/max_active(GiB)", memory.max_active_gib},
         {"validation_metrics/memory/max_active(%)", memory.max_active_percent},

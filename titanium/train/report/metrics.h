@@ -44,8 +44,9 @@ struct StepResults {
   double grad_norm = 0;  // before clipping
   double lr = 0;
   int64_t tokens_seen = 0;
-  double finished = 0;                      // when the device was done with it, on the clock of the sources
-  std::vector<ExpertBalance> experts = {};  // of each layer that has some
+  double finished = 0;                              // when the device was done with it, on the clock of the sources
+  std::vector<ExpertBalance> experts = {};          // of each layer that has some
+  std::vector<SourceTokens> tokens_by_source = {};  // read since the beginning of the run, where data is mixed
 };
 
 // What happened from one log step to the next.
@@ -91,7 +92,8 @@ class Metrics {
 
   // Validation has an interval of its own, and takes no time from the training's.
   void begin_validation();
-  void log_validation(int64_t step, double loss);
+  // With several sets, `set` names the one that the loss is of.
+  void log_validation(int64_t step, double loss, const std::string& set = "");
 
  private:
   struct Interval {
@@ -112,6 +114,7 @@ class Metrics {
   std::vector<observe::Scalar> scalars(const StepResults& results, const IntervalCounts& counts,
                                        const Rates& rates) const;
   void write_records(const StepResults& results, const IntervalCounts& counts, const Rates& rates);
+  void log_sources(const StepResults& results) const;
   void begin_interval();
 
   MetricsOptions options_;

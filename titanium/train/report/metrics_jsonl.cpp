@@ -24,6 +24,13 @@ std::string experts(const std::vector<ExpertBalance>& layers) {
   return objects.empty() ? "" : fmt::format(R"(, "experts": [{}])", fmt::join(objects, ", "));
 }
 
+std::string sources(const std::vector<SourceTokens>& sources) {
+  std::vector<std::string> members;
+  for (const SourceTokens& source : sources)
+    members.push_back(fmt::format("{}: {}", nlohmann::json(source.name).dump(), source.tokens));
+  return members.empty() ? "" : fmt::format(R"(, "tokens_by_source": {{{}}})", fmt::join(members, ", "));
+}
+
 // Whether a line is a record of that step or an earlier one. A line cut short by a crash is not JSON.
 bool is_up_to(const std::string& line, int64_t step) {
   try {
@@ -52,15 +59,15 @@ MetricsJsonl::MetricsJsonl(const std::filesystem::path& path, int64_t resumed_st
 }
 
 void MetricsJsonl::write(const JsonlRecord& record) {
-  file_->append(
-      fmt::format(R"({{"step": {}, "loss": {}, "max_loss": {}, "grad_norm": {}, "lr": {}, "tps": {}, "tflops": {}, )"
-                  R"("mfu": {}, "memory_gib": {}, "memory_active_gib": {}, "tokens": {}, "time_s": {}, )"
-                  R"("step_s": {}, "data_wait_percent": {}, "unix_s": {:.3f}{}}})"
-                  "\n",
-                  record.step, number(record.loss), number(record.max_loss), number(record.grad_norm),
-                  number(record.lr), number(record.tps), number(record.tflops), number(record.mfu),
-                  number(record.memory_gib), number(record.memory_active_gib), record.tokens, number(record.time_s),
-                  number(record.step_s), number(record.data_wait_percent), record.unix_s, experts(record.experts)));
+  file_->append(fmt::format(
+      R"({{"step": {}, "loss": {}, "max_loss": {}, "grad_norm": {}, "lr": {}, "tps": {}, "tflops": {}, )"
+      R"("mfu": {}, "memory_gib": {}, "memory_active_gib": {}, "tokens": {}, "time_s": {}, )"
+      R"("step_s": {}, "data_wait_percent": {}, "unix_s": {:.3f}{}{}}})"
+      "\n",
+      record.step, number(record.loss), number(record.max_loss), number(record.grad_norm), number(record.lr),
+      number(record.tps), number(record.tflops), number(record.mfu), number(record.memory_gib),
+      number(record.memory_active_gib), record.tokens, number(record.time_s), number(record.step_s),
+      number(record.data_wait_percent), record.unix_s, experts(record.experts), sources(record.tokens_by_source)));
 }
 
 }  // namespace titanium::train

@@ -35,7 +35,8 @@ void StepLogger::add(const StepReport& report) {
 }
 
 void StepLogger::begin_reading(const StepReport& report) {
-  pending_ = StepResults{.step = run_.step, .lr = report.lr, .tokens_seen = run_.tokens_seen};
+  pending_ = StepResults{
+      .step = run_.step, .lr = report.lr, .tokens_seen = run_.tokens_seen, .tokens_by_source = report.tokens_by_source};
   counts_ = metrics_.end_interval();
   const auto [loss, max_loss] = loss_of_all_ranks(run_, report);
   host_[0].copy_(loss, /*non_blocking=*/true);

@@ -42,6 +42,11 @@ class Batch {
 };
 using BatchPtr = std::unique_ptr<const Batch>;
 
+struct SourceTokens {
+  std::string name;
+  int64_t tokens = 0;
+};
+
 // Batches in their order. Ranks that differ only in their part of the model or of a sequence read the same ones.
 class BatchSource {
  public:
@@ -51,6 +56,9 @@ class BatchSource {
   // A batch that weighs nothing, for a rank whose data has ended before that of others.
   virtual BatchPtr weightless() const = 0;
   virtual void rewind() = 0;  // begins again with the first sample
+  // Of data that is mixed from several sources: the tokens that this rank has read of each since the beginning of the
+  // run, in the same order on all ranks.
+  virtual std::vector<SourceTokens> tokens_by_source() const { return {}; }
 
   // How far this rank's share of the data has been read, as text, after the last batch that next() has returned.
   virtual std::string position() const = 0;
@@ -60,12 +68,24 @@ class BatchSource {
   virtual void load(const std::string& merged) = 0;
 };
 
+// A set to validate on. A run with several has a loss for each.
+struct ValidationData {
+  std::string name;  // empty: the only one
+  std::unique_ptr<BatchSource> data;
+};
+
 class Task {
  public:
   virtual ~Task() = default;
   virtual std::unique_ptr<BatchSource> training_data() const = 0;
   // Data that ends, so that all of it can be read, unless validation.steps says how much of it to use.
   virtual std::unique_ptr<BatchSource> validation_data() const = 0;
+  // All of them, the above being the first.
+  virtual std::vector<ValidationData> validation_sets() const {
+    std::vector<ValidationData> sets;
+    sets.push_back({"", validation_data()});
+    return sets;
+  }
   // Operations of a training step for each token that a batch counts, as torchtitan counts them.
   virtual double flops_per_token() const = 0;
 };

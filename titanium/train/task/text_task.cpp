@@ -1,10 +1,9 @@
 #include "titanium/train/task/text_task.h"
 
-#include "titanium/base/collect_errors.h"
-#include "titanium/data/dataset_registry.h"
-#include "titanium/data/source_files.h"
+#include "titanium/base/error.h"
 #include "titanium/models/language_model.h"
 #include "titanium/tensor/host_copy.h"
+#include "titanium/train/task/text_data.h"
 
 namespace titanium::train {
 namespace {
@@ -93,6 +92,13 @@ class TextSource : public BatchSource {
     return std::make_unique<const TextBatch>(data::ignored_batch(options.batch, options.packing.seq_len), place_);
   }
   void rewind() override { loader_->rewind(); }
+  std::vector<SourceTokens> tokens_by_source() const override {
+    std::vector<SourceTokens> tokens;
+    const auto samples = loader_->samples_by_source();
+    if (samples.size() == 1) return tokens;
+    for (const auto& [name, count] : samples) tokens.push_back({name, count * loader_->options().packing.seq_len});
+    return tokens;
+  }
 
   std::string position() const override { return data::to_json(loader_->state()); }
   std::string merge_positions(const std::vector<std::string>& positions) const override {
@@ -107,72 +113,6 @@ class TextSource : public BatchSource {
   const Place& place_;
 };
 
-data::CorpusOptions corpus_options(const data::Dataset& dataset, const config::Training& training, int64_t streams,
-                                   const Reader& reader) {
-  return {.name = dataset.name,
-          .path = dataset.path,
-          .text_field = training.text_field,
-          .skip_bad_records = training.skip_bad_records,
-          .streams = streams,
-          .rank = reader.rank,
-          .ranks = reader.ranks,
-          .token_dtype = training.token_dtype};
-}
-
-// Nothing without a tokenizer: then the data holds tokens.
-data::Encoder encoder_of(const std::optional<data::Tokenizer>& tokenizer) {
-  if (!tokenizer) return nullptr;
-  return [tokenizer = *tokenizer](std::string_view text) {
-    return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true);
-  };
-}
-
-std::optional<int32_t> end_of_document(const std::optional<data::Tokenizer>& tokenizer) {
-  return tokenizer ? tokenizer->eos_id() : std::nullopt;
-}
-
-// Whether the files hold nothing but tokens.
-bool has_only_tokens(const data::Dataset& dataset) {
-  return std::ranges::all_of(data::find_source_files(dataset.path, /*allow_empty_files=*/true),
-                             [](const data::SourceFile& file) { return file.format->has_only_tokens(); });
-}
-
-bool needs_tokenizer(const JobConfig& config) {
-  const config::Validation& validation = config.validation;
-  if (!has_only_tokens(data::locate_dataset(config.training.dataset, config.training.dataset_path))) return true;
-  return validation.enable && !has_only_tokens(data::locate_dataset(validation.dataset, validation.dataset_path));
-}
-
-// Where nobody needs one, a folder without a tokenizer is none.
-std::optional<data::Tokenizer> load_tokenizer(const JobConfig& config) {
-  const std::string& folder = config.model.hf_assets_path;
-  if (!std::filesystem::exists(folder) && !needs_tokenizer(config)) return std::nullopt;
-  return data::Tokenizer::load(folder);
-}
-
-data::LoaderOptions loader_options(int64_t batch, const data::PackingOptions& packing,
-                                   const config::DataLoader& options) {
-  return {.batch = batch,
-          .packing = packing,
-          .num_workers = options.num_workers,
-          .prefetch_factor = options.prefetch_factor.value_or(data::LoaderOptions{}.prefetch_factor)};
-}
-
-std::unique_ptr<data::Loader> build_validation_loader(const config::Validation& validation,
-                                                      const config::Training& training,
-                                                      const std::optional<data::Tokenizer>& tokenizer,
-                                                      const Reader& reader) {
-  const data::Dataset dataset = data::find_dataset(validation.dataset, validation.dataset_path);
-  const bool whole_set = validation.steps == -1;
-  const data::PackingOptions packing = {.seq_len = validation.seq_len,
-                                        .infinite = !whole_set,
-                                        .keep_remainder = whole_set,
-                                        .end_of_document = end_of_document(tokenizer)};
-  return std::make_unique<data::Loader>(corpus_options(dataset, training, validation.data_streams, reader),
-                                        encoder_of(tokenizer),
-                                        loader_options(validation.local_batch_size, packing, validation.dataloader));
-}
-
 class TextTask : public Task {
  public:
   explicit TextTask(const TaskContext& context)
@@ -184,9 +124,12 @@ class TextTask : public Task {
   std::unique_ptr<BatchSource> training_data() const override {
     return std::make_unique<TextSource>(build_loader(config_.training, tokenizer_, reader_), place_);
   }
-  std::unique_ptr<BatchSource> validation_data() const override {
-    return std::make_unique<TextSource>(
-        build_validation_loader(config_.validation, config_.training, tokenizer_, reader_), place_);
+  std::unique_ptr<BatchSource> validation_data() const override { return std::move(validation_sets().front().data); }
+  std::vector<ValidationData> validation_sets() const override {
+    std::vector<ValidationData> sets;
+    for (auto& [name, loader] : build_validation_loaders(config_.validation, config_.training, tokenizer_, reader_))
+      sets.push_back({name, std::make_unique<TextSource>(std::move(loader), place_)});
+    return sets;
   }
   double flops_per_token() const override {
     return place_.model.costs().size(config_.training.seq_len).flops_per_token;
@@ -201,28 +144,6 @@ class TextTask : public Task {
 
 std::unique_ptr<Task> make_text_task(const TaskContext& context) { return std::make_unique<TextTask>(context); }
 
-void check_dataset(const std::string& name, const std::optional<std::string>& path, bool skip_bad_records) {
-  data::find_source_files(data::locate_dataset(name, path).path, /*allow_empty_files=*/skip_bad_records);
-}
-
-std::vector<std::string> check_text_files(const JobConfig& config) {
-  const config::Training& training = config.training;
-  const config::Validation& validation = config.validation;
-  std::vector<std::string> data_sentences;
-  collect_errors(data_sentences,
-                 [&] { check_dataset(training.dataset, training.dataset_path, training.skip_bad_records); });
-  collect_errors(data_sentences, [&] {
-    if (validation.enable) check_dataset(validation.dataset, validation.dataset_path, training.skip_bad_records);
-  });
-  std::vector<std::string> sentences;
-  collect_errors(sentences, [&] {
-    // Without its data nobody can say whether a run needs a tokenizer.
-    data_sentences.empty() ? (void)load_tokenizer(config) : (void)data::Tokenizer::load(config.model.hf_assets_path);
-  });
-  sentences.insert(sentences.end(), data_sentences.begin(), data_sentences.end());
-  return sentences;
-}
-
 }  // namespace
 
 TaskSpec text_task() {
@@ -230,16 +151,6 @@ TaskSpec text_task() {
           .make = make_text_task,
           .check_files = check_text_files,
           .tokens_of_sample = [](const JobConfig& config) { return config.training.seq_len; }};
-}
-
-std::unique_ptr<data::Loader> build_loader(const config::Training& training,
-                                           const std::optional<data::Tokenizer>& tokenizer, const Reader& reader) {
-  const data::Dataset dataset = data::find_dataset(training.dataset, training.dataset_path);
-  return std::make_unique<data::Loader>(
-      corpus_options(dataset, training, training.data_streams, reader), encoder_of(tokenizer),
-      loader_options(training.local_batch_size,
-                     {.seq_len = training.seq_len, .end_of_document = end_of_document(tokenizer)},
-                     training.dataloader));
 }
 
 }  // namespace titanium::train
