@@ -4,9 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/printable.h"
+#include "titanium/base/progress.h"
 #include "titanium/base/thousands.h"
 #include "titanium/cli/arguments.h"
+#include "titanium/cli/data_commands.h"
 #include "titanium/data/inspection.h"
+#include "titanium/data/preparation.h"
+#include "titanium/data/tokenizer.h"
 
 namespace titanium::cli {
 namespace {
@@ -73,32 +77,77 @@ void print_json(const data::Inspection& found) {
   fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-void declare_inspect(CLI::App& app, InspectOptions& options) {
-  app.add_option("path", options.path, "A file or a folder")->required();
-  add_reading_options(app, options.inspection.reading);
-  app.add_option("--records", options.inspection.samples, "Records to show")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1'000'000));
-  app.add_flag("--all", options.inspection.count_all, "Count the records of large files without an index, too");
-  app.add_flag("--json", options.json, "Write one JSON object");
-}
-
 }  // namespace
 
+Action declare_inspect(CLI::App& app) {
+  const auto options = std::make_shared<InspectOptions>();
+  app.add_option("path", options->path, "A file or a folder")->required();
+  add_reading_options(app, options->inspection.reading);
+  app.add_option("--records", options->inspection.samples, "Records to show")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1'000'000));
+  app.add_flag("--all", options->inspection.count_all, "Count the records of large files without an index, too");
+  app.add_flag("--json", options->json, "Write one JSON object");
+  return [options] {
+    const data::Inspection found = data::inspect(options->path, options->inspection);
+    options->json ? print_json(found) : print_text(*options, found);
+    return 0;
+  };
+}
+
+Action declare_prepare(CLI::App& app) {
+  struct Options {
+    std::string path, tokenizer, out;
+    data::Preparation preparation;
+  };
+  const auto options = std::make_shared<Options>();
+  data::Preparation& preparation = options->preparation;
+  preparation.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  app.add_option("path", options->path, "A file or a folder")->required();
+  app.add_option("--tokenizer", options->tokenizer, "Folder with tokenizer.json")->required();
+  app.add_option("--out", options->out, "Folder for the shards")->required();
+  add_reading_options(app, preparation.reading);
+  app.add_flag("--skip-bad-records", preparation.skip_bad_records, "Leave records out that cannot be used");
+  app.add_option("--threads", preparation.threads, "Threads that tokenise")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--shard-records", preparation.shard_records, "Records of a shard")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100'000'000));
+  return [options] {
+    data::Preparation& preparation = options->preparation;
+    const auto tokenizer = data::Tokenizer::load(options->tokenizer);
+    preparation.path = options->path;
+    preparation.out = options->out;
+    preparation.tokenizer = std::filesystem::absolute(options->tokenizer).lexically_normal().string();
+    preparation.vocab_size = tokenizer.vocab_size();
+    std::optional<Progress> bar;
+    const data::PreparedCounts counts = data::prepare(
+        preparation, [&](std::string_view text) { return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true); },
+        [&](int64_t done, int64_t total) {
+          if (!bar) bar.emplace("tokenising", total);
+          bar->update(done);
+        });
+    bar.reset();
+    fmt::print(
+        "{} has {} shards, {} of them from before: {} documents and {} tokens were added, {} records were bad.\n",
+        options->out, counts.shards, counts.kept_shards, with_thousands_separators(counts.documents),
+        with_thousands_separators(counts.tokens), with_thousands_separators(counts.bad_records));
+    return 0;
+  };
+}
+
 int run_data(Arguments args) {
+  if (!args.empty() && args[0] == "plan") return plan_data(args.subspan(1));
   CLI::App app("Training data.", "data");
   app.require_subcommand(1);
-  InspectOptions inspect;
-  CLI::App* inspecting = app.add_subcommand("inspect", "Tells format, size and first records of a file or folder");
-  declare_inspect(*inspecting, inspect);
+  CLI::App* inspect = app.add_subcommand("inspect", "Tells format, size and first records of a file or folder");
+  const Action inspecting = declare_inspect(*inspect);
+  CLI::App* prepare = app.add_subcommand("prepare", "Tokenises a file or folder into shards to train from");
+  const Action preparing = declare_prepare(*prepare);
+  app.add_subcommand("plan", "Says what a run will read; takes the options of a run");
   if (!parse_arguments(app, args)) return 0;
-  const data::Inspection found = data::inspect(inspect.path, inspect.inspection);
-  if (inspect.json) {
-    print_json(found);
-  } else {
-    print_text(inspect, found);
-  }
-  return 0;
+  return inspect->parsed() ? inspecting() : preparing();
 }
 
 }  // namespace titanium::cli

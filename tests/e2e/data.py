@@ -1,0 +1,112 @@
+"""titanium data, and runs on mixes of sources, as users start them."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PROGRAM = os.environ["TITANIUM"]
+CORPUS = "tests/assets/c4_test"
+TOKENIZER = "tests/assets/tokenizer"
+
+
+def mix(folder, *more):
+    sources = [{"name": "stories", "dataset": "c4_test", "weight": 3}, {"name": "tokens", "path": str(folder), "weight": 1}]
+    return "--training.sources=" + json.dumps(sources + list(more))
+
+
+class Data(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.folder = pathlib.Path(temporary.name)
+        cls.tokens = cls.folder / "tokens"
+        cls.made = cls.run_program("data", "prepare", CORPUS, "--tokenizer", TOKENIZER, "--out", cls.tokens, "--shard-records", 300)
+
+    @classmethod
+    def run_program(cls, *arguments, code=0):
+        finished = subprocess.run([PROGRAM, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True)
+        assert finished.returncode == code, (finished.returncode, finished.stdout, finished.stderr)
+        return finished.stderr if code else finished.stdout
+
+    def train(self, dump, *options, ranks=1, code=0):
+        launcher = ["launch", "--nproc-per-node", ranks, "--"] if ranks > 1 else []
+        return self.run_program(*launcher, "train", "--job.config_file=configs/llama3/debug_model.toml", "--training.device=cpu",
+                                f"--job.dump_folder={self.folder / dump}", "--training.seq_len=32",
+                                "--training.global_batch_size=8", f"--training.local_batch_size={8 // ranks}",
+                                "--metrics.log_freq=1", "--metrics.disable_color_printing",
+                                "--training.mixed_precision_param=float32", *options, code=code)
+
+    def metrics(self, dump):
+        return [json.loads(line) for line in (self.folder / dump / "metrics.jsonl").read_text().splitlines()]
+
+    def test_prepared_tokens_are_those_of_the_texts_and_are_kept(self):
+        self.assertRegex(self.made, r"has 7 shards, 0 of them from before: 2,000 documents and [\d,]+ tokens were added")
+        found = json.loads(self.run_program("data", "inspect", self.tokens, "--records", "2000", "--json"))
+        self.assertEqual((found["records"], found["formats"]), (2000, {"tokens of datatrove": 7}))
+        self.assertEqual(found["tokens"], sum(len(sample["tokens"]) for sample in found["samples"]))
+        texts = json.loads(self.run_program("data", "inspect", CORPUS, "--records", "2000", "--json"))["samples"]
+        lines = "".join(json.dumps(sample["text"]) + "\n" for sample in texts)
+        encoded = subprocess.run([PROGRAM, "tokenize", "--tokenizer", TOKENIZER, "--json"], input=lines, cwd=ROOT,
+                                 capture_output=True, text=True).stdout.splitlines()
+        self.assertEqual([sample["tokens"] for sample in found["samples"]], [json.loads(line) for line in encoded])
+        (self.tokens / "00003.ds").unlink()
+        again = self.run_program("data", "prepare", CORPUS, "--tokenizer", TOKENIZER, "--out", self.tokens, "--shard-records", 300)
+        self.assertRegex(again, r"has 7 shards, 6 of them from before: 300 documents")
+        self.assertIn("holds shards of other data, another tokenizer or other options. Name another folder or empty this one.",
+                      self.run_program("data", "prepare", "tests/assets/c4_test_validation", "--tokenizer", TOKENIZER, "--out",
+                                       self.tokens, code=2))
+
+    def test_a_run_on_tokens_has_the_losses_of_the_texts_and_needs_no_tokenizer(self):
+        self.train("texts", "--training.steps=3")
+        self.train("tokens_run", "--training.steps=3", f"--training.dataset_path={self.tokens}",
+                   "--model.hf_assets_path=/no/such/folder")
+        self.assertEqual([line["loss"] for line in self.metrics("tokens_run")], [line["loss"] for line in self.metrics("texts")])
+
+    def test_a_mix_reads_its_shares_on_every_layout_and_after_a_resume(self):
+        options = [mix(self.tokens), "--training.shuffle", "--lr_scheduler.total_steps=4", "--checkpoint.enable", "--checkpoint.interval=2"]
+        self.train("whole", *options, "--training.steps=4")
+        whole = self.metrics("whole")
+        self.assertEqual(whole[-1]["tokens_by_source"], {"stories": 6 * 4 * 32, "tokens": 2 * 4 * 32})
+        self.train("two", *options, "--training.steps=4", ranks=2)
+        self.train("parts", *options, "--training.steps=2", "--checkpoint.no_last_save_model_only", ranks=2)
+        self.train("parts", *options, "--training.steps=4")
+        for dump in ("two", "parts"):
+            other = self.metrics(dump)
+            self.assertEqual([line["tokens_by_source"] for line in other], [line["tokens_by_source"] for line in whole])
+            for a, b in zip(other, whole):
+                self.assertAlmostEqual(a["loss"], b["loss"], delta=2e-4)
+
+    def test_validation_sets_have_a_loss_each(self):
+        sets = json.dumps([{"name": "held out", "dataset": "c4_test_validation"}, {"name": "seen", "dataset": "c4_test"}])
+        output = self.train("sets", "--training.steps=1", "--validation.enable", f"--validation.sources={sets}",
+                            "--validation.seq_len=32", "--validation.steps=1")
+        for name in ("held out", "seen"):
+            self.assertRegex(output, rf"Set {name}: validate step:  1  loss: +\d")
+
+    def test_a_source_that_must_not_end_ends_the_run(self):
+        few = self.folder / "few.jsonl"
+        few.write_text("".join(json.dumps({"text": "word " * 100}) + "\n" for _ in range(40)))
+        output = self.train("ends", mix(self.tokens, {"name": "few", "path": str(few), "weight": 40, "when_exhausted": "stop"}),
+                            "--training.data_streams=16", "--training.steps=40")
+        self.assertIn("Ran out of data; last step was canceled.", output)
+
+    def test_plan_tells_tokens_and_epochs(self):
+        output = self.run_program("data", "plan", mix(self.tokens), "--training.steps=100", "--training.global_batch_size=8",
+                                  "--training.seq_len=128")
+        self.assertIn("100 steps of 8 samples of 128 tokens: 102,400 tokens", output)
+        self.assertRegex(output, r"stories: 76,800 tokens \(75%\), epochs not known before the text is tokenised")
+        self.assertRegex(output, r"tokens: 25,600 tokens \(25%\), 0\.\d+ epochs of [\d,]+ tokens")
+
+    def test_missing_sources_are_told_together(self):
+        error = self.train("missing", mix("/no/such/a", {"name": "b", "path": "/no/such/b", "weight": 1}), code=2)
+        self.assertIn("Data path /no/such/a does not exist.", error)
+        self.assertIn("Data path /no/such/b does not exist.", error)
+
+
+if __name__ == "__main__":
+    unittest.main()
