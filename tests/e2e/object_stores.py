@@ -93,7 +93,7 @@ class ObjectStores(unittest.TestCase):
         self.assertGreater(len(ranges), 1)  # read in pieces
 
     def test_every_fault_is_mended(self):
-        self.proxy.faults = [503, "reset", None, "short", 503, "wrong range", "reset", None, "short", None, 503]
+        self.proxy.faults = [503, "reset", None, "short", 503, "wrong range", "less", "reset", None, "short", "less", None, 503]
         self.assertEqual(self.read("s3://corpus/texts"), DATA)
         self.assertEqual(self.proxy.faults, [])
 

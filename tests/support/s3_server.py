@@ -101,8 +101,8 @@ class S3Server:
 
 
 class FaultyProxy:
-    """Passes requests on to `target` (host:port). `faults` is a list that each GET takes one from: None, 503, "reset", "short", "stall" or
-    "wrong range". While `down` is set, connections are closed at once."""
+    """Passes requests on to `target` (host:port). `faults` is a list that each GET takes one from: None, 503, "reset", "short", "stall",
+    "less" (a whole answer of fewer bytes than asked for) or "wrong range". While `down` is set, connections are closed at once."""
 
     def __init__(self, target):
         proxy = self
@@ -135,11 +135,17 @@ class FaultyProxy:
                 connection.request(self.command, self.path, headers=dict(self.headers))
                 response = connection.getresponse()
                 body = response.read()
+                length = response.getheader("Content-Length") or str(len(body))
+                if fault == "less":
+                    body = body[: len(body) // 2]
+                    length = str(len(body))
+                if fault == "wrong range":
+                    body = body[::-1]
                 self.send_response(response.status)
                 for name, value in response.getheaders():
                     if name.lower() not in ("connection", "transfer-encoding", "content-length", "date", "server"):
                         self.send_header(name, "bytes 7-8/9" if fault == "wrong range" and name.lower() == "content-range" else value)
-                self.send_header("Content-Length", response.getheader("Content-Length") or str(len(body)))
+                self.send_header("Content-Length", length)
                 self.end_headers()
                 connection.close()
                 if self.command == "HEAD":
