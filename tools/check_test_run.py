@@ -35,6 +35,7 @@ ALLOWED = {
     "no GPU": lambda: not has_gpu(),
     "file systems cannot be mounted here": lambda: not may_mount(),
     "no chromium": lambda: not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+    "HIP cannot compile here": lambda: not (shutil.which("clang++-19") and pathlib.Path("/usr/include/hip/hip_runtime.h").exists()),
     "SLURM cannot run here": lambda: os.geteuid() != 0 or not has_slurm(),
 }
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) || defined(__HIP__)
 #define TI_HOST_DEVICE __host__ __device__
 #else
 #define TI_HOST_DEVICE

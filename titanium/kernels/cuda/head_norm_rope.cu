@@ -47,7 +47,7 @@ template <typename T, int kLanes>
 __global__ void __launch_bounds__(kThreads) forward_kernel(Task<HeadNormRopeForwardArgs> task) {
   using Cut = HeadCut<T, kLanes>;
   constexpr int kSize = Cut::kSize;
-  __shared__ alignas(16) float weight[Cut::kDim];
+  alignas(16) __shared__ float weight[Cut::kDim];
   const HeadNormRopeForwardArgs& args = task.args;
   const bool of_q = static_cast<int>(blockIdx.x) < task.q_blocks;
   const HeadNormRopeForwardArgs::Heads heads = of_q ? args.q : args.k;
