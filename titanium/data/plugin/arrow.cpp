@@ -17,6 +17,7 @@
 namespace {
 
 constexpr int64_t kRowsAtOnce = 1024;
+constexpr int64_t kReadBytes = int64_t{1} << 20;
 
 [[noreturn]] void fail(const std::string& message) { throw std::runtime_error(message); }
 
@@ -201,6 +202,7 @@ class ParquetFile : public File {
   ParquetFile(const std::string& path, const std::string& column) : File(column) {
     parquet::ReaderProperties properties = parquet::default_reader_properties();
     properties.enable_buffered_stream();
+    properties.set_buffer_size(kReadBytes);
     parquet::arrow::FileReaderBuilder builder;
     check(builder.OpenFile(path, /*memory_map=*/false, properties));
     parquet::ArrowReaderProperties reading(/*use_threads=*/false);
