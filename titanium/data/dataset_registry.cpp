@@ -26,6 +26,13 @@ constexpr Entry kDatasets[] = {
     {"cc12m-wds", nullptr, Kind::kImages},
     {"cc12m-test", nullptr, Kind::kImages},
     {"coco-validation", nullptr, Kind::kImages},
+    // The mix of eminorhan/frontier-torchtitan.
+    {"dclm", nullptr, Kind::kText},
+    {"fineweb-edu", nullptr, Kind::kText},
+    {"dolma", nullptr, Kind::kText},
+    {"zyda", nullptr, Kind::kText},
+    {"the-stack-v2", nullptr, Kind::kText},
+    {"finemath", nullptr, Kind::kText},
 };
 
 std::string lower(std::string name) {
@@ -49,8 +56,7 @@ Dataset locate_dataset(const std::string& requested, const std::optional<std::st
         fmt::join(dataset_names(), ", ")));
   if (!path && entry->path == nullptr)
     throw UsageError(fmt::format(
-        "Dataset {} is not downloaded by this program. Fetch its JSON files and set dataset_path to their folder.",
-        name));
+        "Dataset {} is not downloaded by this program. Fetch its files and set dataset_path to their folder.", name));
   return {.name = name, .path = path ? std::filesystem::path(*path) : std::filesystem::path(entry->path)};
 }
 

@@ -27,16 +27,18 @@ TEST(DatasetRegistry, PathOverridesTheRegisteredPlace) {
 }
 
 TEST(DatasetRegistry, UnknownNameListsTheSupportedOnes) {
-  EXPECT_EQ(usage_error("c5"),
-            "Dataset c5 is not supported. Supported datasets are: c4, c4_test, c4_test_validation, c4_validation, "
-            "cc12m-wds, cc12m-test, coco-validation. To read files of your own, set dataset_path.");
+  EXPECT_EQ(
+      usage_error("c5"),
+      "Dataset c5 is not supported. Supported datasets are: c4, c4_test, c4_test_validation, c4_validation, "
+      "cc12m-wds, cc12m-test, coco-validation, dclm, fineweb-edu, dolma, zyda, the-stack-v2, finemath. To read files "
+      "of your own, set dataset_path.");
 }
 
 TEST(DatasetRegistry, RemoteDatasetNeedsALocalPath) {
-  for (const char* name : {"c4", "c4_validation"})
+  for (const char* name : {"c4", "c4_validation", "the-stack-v2"})
     EXPECT_EQ(usage_error(name),
-              fmt::format("Dataset {} is not downloaded by this program. Fetch its JSON files and set "
-                          "dataset_path to their folder.",
+              fmt::format("Dataset {} is not downloaded by this program. Fetch its files and set dataset_path to "
+                          "their folder.",
                           name));
 }
 
