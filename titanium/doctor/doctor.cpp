@@ -167,6 +167,7 @@ class Examination {
            {std::pair("GEMM", device_.is_cuda() ? "tflops" : "gflops"), {"memory copy", "copy_gbs"}}) {
         append(ranks[0].findings, compare_ranks(ranks, check, figure, least));
       }
+      append(ranks[0].findings, compare_facts(ranks, "libraries"));
       diagnosis = conclude(std::move(ranks));
     }
     std::istringstream counts(comm::broadcast_text(host, fmt::format("{} {}", diagnosis.errors, diagnosis.warnings)));

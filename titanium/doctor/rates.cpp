@@ -170,4 +170,23 @@ std::vector<Finding> compare_ranks(const std::vector<RankFindings>& ranks, const
   return findings;
 }
 
+std::vector<Finding> compare_facts(const std::vector<RankFindings>& ranks, const std::string& check) {
+  std::vector<Finding> findings;
+  std::optional<std::string> first;
+  for (const RankFindings& rank : ranks) {
+    for (const Finding& finding : rank.findings) {
+      if (finding.check != check) continue;
+      if (!first) first = finding.fact;
+      if (finding.fact == *first) continue;
+      findings.push_back(
+          {.check = check,
+           .severity = Severity::kError,
+           .fact = fmt::format("rank {} on {} has {}, rank {} has {}", rank.rank, rank.host, finding.fact,
+                               ranks[0].rank, *first),
+           .remedy = "Install the same build of Titanium on all nodes, or start it from a shared file system."});
+    }
+  }
+  return findings;
+}
+
 }  // namespace titanium::doctor

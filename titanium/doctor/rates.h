@@ -27,4 +27,8 @@ std::vector<Finding> measure_device(Device device, int local_world_size);
 std::vector<Finding> compare_ranks(const std::vector<RankFindings>& ranks, const std::string& check,
                                    const std::string& name, double least);
 
+// The facts of `check` have to be the same on all ranks, as versions of libraries: an error for each rank whose is not
+// rank 0's.
+std::vector<Finding> compare_facts(const std::vector<RankFindings>& ranks, const std::string& check);
+
 }  // namespace titanium::doctor

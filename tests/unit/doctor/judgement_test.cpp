@@ -73,6 +73,17 @@ TEST(RankComparison, NamesTheSlowRankAlone) {
   EXPECT_TRUE(compare_ranks(ranks, "GEMM", "tflops", 0.5).empty());
 }
 
+TEST(RankComparison, LibrariesHaveToBeTheSame) {
+  std::vector<RankFindings> ranks = {{0, 0, "a", {{.check = "libraries", .fact = "torch 2.11.0"}}},
+                                     {1, 1, "b", {{.check = "libraries", .fact = "torch 2.11.0"}}}};
+  EXPECT_TRUE(compare_facts(ranks, "libraries").empty());
+  ranks[1].findings[0].fact = "torch 2.10.0";
+  const std::vector<Finding> findings = compare_facts(ranks, "libraries");
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].severity, Severity::kError);
+  EXPECT_EQ(findings[0].fact, "rank 1 on b has torch 2.10.0, rank 0 has torch 2.11.0");
+}
+
 TEST(Pairs, EveryPairMeetsOnceAndNobodyHasTwoPeers) {
   for (const int ranks : {2, 3, 4, 7, 8, 16}) {
     std::multiset<std::pair<int, int>> met;
