@@ -83,10 +83,10 @@ TEST(RunFolder, NestedNumbersHaveNamesOfTheirOwn) {
   const fs::path folder = test_folder();
   append(
       folder / "metrics.jsonl",
-      R"({"step": 1, "sources": {"web": 7, "code": 3}, "experts": [{"layer": 2, "dead": 1}, {"layer": 4, "dead": 0}]})"
+      R"({"step": 1, "tokens_by_source": {"web": 7, "code": 3}, "experts": [{"layer": 2, "dead": 1}, {"layer": 4, "dead": 0}]})"
       "\n");
   const RunFolder run(folder);
-  EXPECT_EQ(column(run, "sources/web"), (std::vector<double>{7}));
+  EXPECT_EQ(column(run, "tokens_by_source/web"), (std::vector<double>{7}));
   EXPECT_EQ(column(run, "experts/layer_2/dead"), (std::vector<double>{1}));
   EXPECT_EQ(column(run, "experts/layer_4/dead"), (std::vector<double>{0}));
 }

@@ -13,7 +13,7 @@ const PLOTS = [
   { id: "step_s", title: "Step time", unit: "s", columns: ["step_s"], zero: true },
   { id: "data_wait", title: "Waiting for data", unit: "%", columns: ["data_wait_percent"], zero: true },
   { id: "ranks", title: "Step time by rank", unit: "s", ranks: true },
-  { id: "sources", title: "Tokens by source", prefix: "sources/", zero: true },
+  { id: "sources", title: "Tokens by source", prefix: "tokens_by_source/", zero: true },
   { id: "expert_load", title: "Largest load of an expert over the mean", prefix: "experts/", suffix: "/max_over_mean" },
   { id: "expert_entropy", title: "Evenness of the experts' load", prefix: "experts/", suffix: "/entropy" },
   { id: "expert_dead", title: "Experts without tokens", prefix: "experts/", suffix: "/dead", zero: true },
