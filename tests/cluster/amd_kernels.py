@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 KERNELS = ROOT / "titanium/kernels"
 HEADER = pathlib.Path("/usr/include/hip/hip_runtime.h")
 # gfx90a has no float8 numbers, and HIP 5.2 no conversions.
-WITHOUT_FLOAT8 = ("float8_quantize", "float8_quantize_fused", "float8_quantize_rows")
+WITHOUT_FLOAT8 = ("expert_float8", "float8_quantize", "float8_quantize_fused", "float8_quantize_rows")
 COMMON = ["-x", "hip", "--rocm-path=/usr", "-std=c++17", "-Wall", "-Werror", "-Wno-unused-result", "-Wno-pass-failed", "-Wno-unknown-pragmas",
           "-Wno-unused-function", f"-I{KERNELS / 'hip'}", f"-I{ROOT}"]
 
