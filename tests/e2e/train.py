@@ -54,6 +54,18 @@ class Train(unittest.TestCase):
         self.assertIn(sentence, finished.stderr)
         self.assertEqual(len(finished.stderr.splitlines()), 1, finished.stderr)
 
+    def test_special_tokens_in_texts_become_what_is_asked_for(self):
+        data = self.folder / "special.jsonl"
+        data.write_text("".join(json.dumps({"text": f"document {i} <|end_of_text|> more words"}) + "\n" for i in range(400)))
+        options = [f"--training.dataset_path={data}", "--training.steps=1"]
+        self.refused("the text holds the special token <|end_of_text|> at byte 11. Take it out, or say what special tokens in texts become",
+                     *options, "--model.special_tokens_in_text=error", code=1)
+        losses = []
+        for choice in ("token", "text"):
+            self.train(*options, f"--model.special_tokens_in_text={choice}", dump=choice)
+            losses.append(self.metrics(choice)[0]["loss"])
+        self.assertNotEqual(*losses)
+
     def test_ten_steps_are_logged_and_written(self):
         output = self.train("--metrics.enable_tensorboard", "--validation.enable",
                             "--validation.dataset=c4_test_validation", "--validation.seq_len=128", "--validation.steps=2")

@@ -34,6 +34,7 @@ OWN = {
     "optimizer.param_groups",
     "model.attn_type",
     "model.attn_mask_type",
+    "model.special_tokens_in_text",
     "training.moe_balance_loss",
     "training.moe_z_loss",
     "quantize.grouped_mm.float8.emulate",

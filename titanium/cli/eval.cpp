@@ -51,7 +51,8 @@ Sequences read_tokens(const std::string& file) {
 
 // The documents of a file or folder, each as the training data has it.
 Sequences read_text(const std::string& path, const train::CheckpointRun& run) {
-  const auto tokenizer = data::Tokenizer::load(run.tokenizer);
+  const auto tokenizer =
+      data::Tokenizer::load(run.tokenizer, data::parse_special_in_text(run.config.model.special_tokens_in_text));
   data::RecordSource source(path, {.reading = {.text_field = run.config.training.text_field,
                                                .token_dtype = run.config.training.token_dtype}});
   Sequences sequences;

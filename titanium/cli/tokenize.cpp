@@ -21,7 +21,7 @@ namespace {
 
 struct Options {
   std::string tokenizer;
-  data::SpecialInText special = data::SpecialInText::kToken;
+  std::string special = "token";
   bool decode = false;
   bool keep_special = false;
   bool no_bos = false;
@@ -92,12 +92,10 @@ int tokenize(Arguments args) {
                "tokenize");
   app.add_option("--tokenizer", options.tokenizer, "Folder with tokenizer.json or another tokenizer, or its file")
       ->required();
-  const std::map<std::string, data::SpecialInText> special = {{"token", data::SpecialInText::kToken},
-                                                              {"text", data::SpecialInText::kText},
-                                                              {"error", data::SpecialInText::kError}};
   app.add_option("--special", options.special,
-                 "What a special token in a text becomes: the token (default), ordinary text, or an error")
-      ->transform(CLI::CheckedTransformer(special));
+                 "What a special token in a text becomes: token, text (ordinary text) or error")
+      ->check(CLI::IsMember({"token", "text", "error"}))
+      ->capture_default_str();
   app.add_flag("--decode", options.decode, "Read arrays of ids and write text");
   app.add_flag("--keep-special", options.keep_special, "With --decode: write special tokens too");
   app.add_flag("--no-bos", options.no_bos, "Do not put the beginning-of-text token in front");
@@ -105,7 +103,7 @@ int tokenize(Arguments args) {
   app.add_flag("--json", options.json, "Texts are JSON strings, so that they may hold line breaks");
   if (!parse_arguments(app, args)) return 0;
 
-  const auto tokenizer = data::Tokenizer::load(options.tokenizer, options.special);
+  const auto tokenizer = data::Tokenizer::load(options.tokenizer, data::parse_special_in_text(options.special));
   std::ios::sync_with_stdio(false);
   std::cin.tie(nullptr);  // else every line read flushes the output
   size_t number = 0;

@@ -59,8 +59,9 @@ struct Model {
   std::optional<std::string> tokenizer_path;  // deprecated: load_config copies it into hf_assets_path
   Names converters;
   bool print_after_conversion = false;
-  std::optional<std::string> attn_type;       // own: sdpa, flex or varlen; unset: the flavor's
-  std::optional<std::string> attn_mask_type;  // own: causal or block_causal; unset: the flavor's
+  std::optional<std::string> attn_type;          // own: sdpa, flex or varlen; unset: the flavor's
+  std::optional<std::string> attn_mask_type;     // own: causal or block_causal; unset: the flavor's
+  std::string special_tokens_in_text = "token";  // own: token, text or error
 };
 
 // Own.

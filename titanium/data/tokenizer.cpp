@@ -56,6 +56,13 @@ bool is_tokenizer_file(const std::string& name) {
 
 }  // namespace
 
+SpecialInText parse_special_in_text(std::string_view name) {
+  if (name == "text") return SpecialInText::kText;
+  if (name == "error") return SpecialInText::kError;
+  TI_CHECK(name == "token", "special tokens in texts cannot become {}. Choose token, text or error.", printable(name));
+  return SpecialInText::kToken;
+}
+
 struct Tokenizer::Tables {
   Pipeline pipeline;
   SpecialInText special;

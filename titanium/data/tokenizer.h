@@ -21,6 +21,9 @@ using TokenId = int32_t;
 // What a special token that stands in a text becomes: the token, ordinary text, or an error.
 enum class SpecialInText { kToken, kText, kError };
 
+// "token", "text" or "error".
+SpecialInText parse_special_in_text(std::string_view name);
+
 // Immutable: all methods are thread-safe and take no lock. Copies share one set of tables. Every thread keeps a cache
 // of words of its own (at most a few MB).
 class Tokenizer {

@@ -7,7 +7,7 @@
 
 namespace titanium::remote {
 
-// An object that is read by ranges. make_request is called for each attempt, because signatures age.
+// An object that is read by ranges. request() is called for each attempt, because signatures age.
 class RemoteObject {
  public:
   virtual ~RemoteObject() = default;

@@ -12,8 +12,8 @@
 namespace titanium::remote {
 
 // Pauses double from the first to the longest, each cut by a random factor so that many ranks do not come back at the
-// same time. No attempt begins after the deadline, which stays below the time-out of collectives: ranks that wait for
-// one that reads get its sentence and not a time-out.
+// same time; from the third failure on they are warnings in the log. No attempt begins after the deadline, which stays
+// below the time-out of collectives: ranks that wait for one that reads get its sentence and not a time-out.
 struct RetryPolicy {
   std::chrono::milliseconds first_pause{200};
   std::chrono::milliseconds longest_pause{5'000};
@@ -38,7 +38,7 @@ auto with_retries(const RetryPolicy& policy, const Attempt& attempt) {
         throw Error(fmt::format("{}, after {} attempts in {} s. Check the network and the server.", error.what(), tries,
                                 waited.count()));
       }
-      log_debug("{}; trying again", error.what());
+      if (tries > 2) log_warning("{}; trying again", error.what());
       std::this_thread::sleep_for(jittered);
       pause = std::min(pause * 2, policy.longest_pause);
     }

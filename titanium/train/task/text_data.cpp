@@ -145,7 +145,7 @@ double weight_at(const config::DataSource& source, int64_t step) {
 std::optional<data::Tokenizer> load_tokenizer(const JobConfig& config) {
   const std::string& folder = config.model.hf_assets_path;
   if (!std::filesystem::exists(folder) && std::ranges::all_of(places_of(config), has_only_tokens)) return std::nullopt;
-  return data::Tokenizer::load(folder);
+  return data::Tokenizer::load(folder, data::parse_special_in_text(config.model.special_tokens_in_text));
 }
 
 std::vector<data::MixturePiece> mixture_pieces(const config::Training& training, const std::vector<int64_t>& sizes,
