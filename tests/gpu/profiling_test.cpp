@@ -53,8 +53,10 @@ TEST_F(ProfilingGpu, KernelsAndRangesAreInTheTrace) {
   const Tensor x = at::ones({256, 256}, at::TensorOptions(gpu_));
   Profiler profiler(config(), gpu_, /*rank=*/0, /*world_size=*/1, /*finished_steps=*/0);
   for (int64_t step = 1; step <= 3; ++step) {
-    const TraceScope scope("product");
-    at::mm(x, x);
+    {
+      const TraceScope scope("product");
+      at::mm(x, x);
+    }
     profiler.after_step(step);
   }
   EXPECT_FALSE(std::filesystem::exists(folder_ / "profile_traces/iteration_1"));
