@@ -48,6 +48,7 @@ Value other_value(const Option& option) {
       "qwen3",
       "quantize.linear.mx",
       "json",
+      "text",
       "uint32",
       Value::parse(R"([{"name": "a b", "weight": 0.5, "weight_schedule": [[0, 1.0]]}])"),
   };
