@@ -1,10 +1,11 @@
 // Grouped products of experts at the sizes of four models, sustained: forward, gradient of the rows and gradient of the
-// weights, with balanced and with skewed counts of rows, beside one dense product of as many operations. TFLOP/s of
-// every candidate stand in one line, so that kernels are compared in the same run.
+// weights, with balanced and with skewed counts of rows: torch's kernels, ours (kernels/grouped_multiply.h) where the
+// GPU has them, and one dense product of as many operations. TFLOP/s of every candidate stand in one line, so that
+// kernels are compared in the same run.
 //
 //   bench_grouped_products [part of a model's name]      without a GPU: small sizes on the CPU
 #include <ATen/ops/_grouped_mm.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -15,6 +16,7 @@
 #include <functional>
 #include <random>
 
+#include "titanium/ops/cuda_kernels.h"
 #include "titanium/tensor/cuda_backend.h"
 #include "titanium/tensor/tensor.h"
 
@@ -70,18 +72,38 @@ struct Operands {
         dense_weight(weight[0]) {}
 };
 
+using Grouped = std::function<void(const Operands&, const Tensor& ends)>;
 struct Product {
   const char* name;
-  std::function<void(const Operands&, const Tensor& ends)> grouped;
+  Grouped grouped, ours;
   std::function<void(const Operands&)> dense;
 };
+
+kernels::ExpertGroups groups_of(const Operands& o, const Tensor& ends) {
+  return {ends.const_data_ptr<int32_t>(), ends.size(0), o.x.size(0), o.weight.size(1), o.weight.size(2)};
+}
+void our_forward(const Operands& o, const Tensor& ends) {
+  const Tensor y = at::empty_like(o.grad);
+  launch(kernels::GroupedForwardArgs{groups_of(o, ends), o.x.data_ptr(), o.weight.data_ptr(), y.data_ptr()});
+}
+void our_input_grad(const Operands& o, const Tensor& ends) {
+  const Tensor dx = at::empty_like(o.x);
+  launch(kernels::GroupedInputGradArgs{groups_of(o, ends), o.grad.data_ptr(), o.weight.data_ptr(), nullptr, nullptr,
+                                       dx.data_ptr()});
+}
+void our_weight_grad(const Operands& o, const Tensor& ends) {
+  const Tensor sums = at::empty_like(o.weight);
+  launch(kernels::GroupedWeightGradArgs{groups_of(o, ends), o.grad.data_ptr(), o.x.data_ptr(),
+                                        kernels::ElementType::kBFloat16, sums.data_ptr(), false});
+}
+
 const std::vector<Product> kProducts = {
     {"forward", [](const Operands& o, const Tensor& ends) { at::_grouped_mm(o.x, o.weight.transpose(1, 2), ends); },
-     [](const Operands& o) { at::mm(o.x, o.dense_weight.t()); }},
+     our_forward, [](const Operands& o) { at::mm(o.x, o.dense_weight.t()); }},
     {"gradient of rows", [](const Operands& o, const Tensor& ends) { at::_grouped_mm(o.grad, o.weight, ends); },
-     [](const Operands& o) { at::mm(o.grad, o.dense_weight); }},
+     our_input_grad, [](const Operands& o) { at::mm(o.grad, o.dense_weight); }},
     {"gradient of weights", [](const Operands& o, const Tensor& ends) { at::_grouped_mm(o.grad.t(), o.x, ends); },
-     [](const Operands& o) { at::mm(o.grad.t(), o.x); }}};
+     our_weight_grad, [](const Operands& o) { at::mm(o.grad.t(), o.x); }}};
 
 void measure(const Model& model, Device device) {
   const bool cuda = device.is_cuda();
@@ -95,6 +117,8 @@ void measure(const Model& model, Device device) {
       for (const bool skewed : {false, true}) {
         const Tensor ends = ends_of(model, skewed, device);
         std::printf(" %9.4g", operations / seconds_of([&] { product.grouped(operands, ends); }, cuda));
+        if (!cuda || !has_grouped_multiply()) continue;
+        std::printf(" %9.4g", operations / seconds_of([&] { product.ours(operands, ends); }, cuda));
       }
       std::printf(" %9.4g\n", operations / seconds_of([&] { product.dense(operands); }, cuda));
       std::fflush(stdout);
@@ -107,11 +131,12 @@ void measure(const Model& model, Device device) {
 
 int main(int argc, char** argv) {
   using namespace titanium;
-  std::printf("%-46s %9s %9s %9s   TFLOP/s\n", "", "balanced", "skewed", "dense");
   if (cuda_device_count() == 0) {
+    std::printf("%-46s %9s %9s %9s   TFLOP/s\n", "", "balanced", "skewed", "dense");
     ops::measure(ops::kSmall, at::kCPU);
     return 0;
   }
+  std::printf("%-46s %9s %9s %9s %9s %9s   TFLOP/s\n", "", "balanced", "ours", "skewed", "ours", "dense");
   for (const auto& model : ops::kModels) {
     if (argc < 2 || std::string(model.name).find(argv[1]) != std::string::npos)
       ops::measure(model, Device(at::kCUDA, 0));

@@ -50,7 +50,8 @@ class AmdKernelsTest(unittest.TestCase):
                 with self.subTest(source.name):
                     self.assertEqual(code, 0, errors)
                     self.assertIn('.amdgcn_target "amdgcn-amd-amdhsa--gfx90a"', assembly)
-                    self.assertGreaterEqual(len(re.findall(r"\.amdhsa_kernel ", assembly)), 1)
+                    # Products on NVIDIA's tensor cores say on other GPUs that there are none.
+                    self.assertEqual(bool(re.search(r"\.amdhsa_kernel ", assembly)), source.stem != "grouped_multiply")
 
     def test_launchers_are_well_formed(self):
         for name in ("rms_norm_backward", "cross_entropy"):  # a ring, and clusters that AMD does not have

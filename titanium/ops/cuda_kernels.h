@@ -15,6 +15,7 @@
 #include "titanium/kernels/expert_swiglu.h"
 #include "titanium/kernels/fill_normal.h"
 #include "titanium/kernels/float8.h"
+#include "titanium/kernels/grouped_multiply.h"
 #include "titanium/kernels/head_norm_rope.h"
 #include "titanium/kernels/latent_heads.h"
 #include "titanium/kernels/merge_attention.h"
@@ -43,6 +44,10 @@ void launch(const kernels::ExpertSwigluBackwardArgs& args);
 void launch(const kernels::ExpertSwigluForwardArgs& args);
 void launch(const kernels::FillNormalArgs& args);
 void launch(const kernels::GatherRowsArgs& args);
+void launch(const kernels::GroupedForwardArgs& args);
+void launch(const kernels::GroupedInputGradArgs& args);
+void launch(const kernels::GroupedSwigluArgs& args);
+void launch(const kernels::GroupedWeightGradArgs& args);
 void launch(const kernels::HeadNormRopeBackwardArgs& args);
 void launch(const kernels::HeadNormRopeForwardArgs& args);
 void launch(const kernels::MergeAttentionArgs& args);
@@ -68,6 +73,9 @@ void launch(const kernels::SwigluForwardArgs& args);
 enum class Direction { kForward, kBackward };
 void launch(const kernels::LatentHeadsArgs& args, Direction direction);
 void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate);
+
+// Whether the GPU can do the launches of kernels/grouped_multiply.h.
+bool has_grouped_multiply();
 
 // Bytes of scratch memory for a launch with these arguments.
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args);

@@ -30,6 +30,10 @@ void launch(const kernels::ExpertSwigluBackwardArgs& args) { launch(kernels::exp
 void launch(const kernels::ExpertSwigluForwardArgs& args) { launch(kernels::expert_swiglu_forward, args); }
 void launch(const kernels::FillNormalArgs& args) { launch(kernels::fill_normal_on_cuda, args); }
 void launch(const kernels::GatherRowsArgs& args) { launch(kernels::gather_rows, args); }
+void launch(const kernels::GroupedForwardArgs& args) { launch(kernels::grouped_forward, args); }
+void launch(const kernels::GroupedInputGradArgs& args) { launch(kernels::grouped_input_grad, args); }
+void launch(const kernels::GroupedSwigluArgs& args) { launch(kernels::grouped_swiglu, args); }
+void launch(const kernels::GroupedWeightGradArgs& args) { launch(kernels::grouped_weight_grad, args); }
 void launch(const kernels::HeadNormRopeBackwardArgs& args) { launch(kernels::head_norm_rope_backward, args); }
 void launch(const kernels::HeadNormRopeForwardArgs& args) { launch(kernels::head_norm_rope_forward, args); }
 void launch(const kernels::LatentHeadsArgs& args, Direction direction) {
@@ -60,6 +64,8 @@ void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate)
                                      c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
+
+bool has_grouped_multiply() { return kernels::has_grouped_multiply(); }
 
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args) {
   return kernels::embedding_grad_scratch_bytes(args.tokens, args.dim);

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include "titanium/base/error.h"
 #include "titanium/ops/cuda_kernels.h"
 #include "titanium/ops/experts/grouped_float8.h"
 #include "titanium/ops/kernel_choice.h"
@@ -22,6 +23,30 @@ bool takes_grouped_mm(const Tensor& rows, const Parameter& weight) {
          weight.part.shape[1] % kAlignment == 0 && weight.part.shape[2] % kAlignment == 0;
 }
 
+bool is_aligned(const Tensor& x) {
+  constexpr uintptr_t kAlignment = 16;
+  return x.is_contiguous() && reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kAlignment == 0;
+}
+
+// Our own kernels, in which the rows of an expert may begin anywhere.
+bool takes_grouped_multiply(const Tensor& rows, const Parameter& weight) {
+  return takes_grouped_mm(rows, weight) && !weight.float8 && has_grouped_multiply() && is_aligned(rows) &&
+         kernels::grouped_multiply_takes(weight.part.shape[1], weight.part.shape[2]) &&
+         is_aligned(weight.in(rows.scalar_type()));
+}
+
+kernels::ExpertGroups groups_of(const Tensor& rows, const Parameter& weight, const Tensor& ends_E) {
+  return {.ends = ends_E.const_data_ptr<int32_t>(),
+          .num_experts = ends_E.size(0),
+          .rows = rows.size(0),
+          .out = weight.part.shape[1],
+          .in = weight.part.shape[2]};
+}
+
+const void* memory_of(const Parameter& weight, const Tensor& rows) {
+  return weight.in(rows.scalar_type()).const_data_ptr();
+}
+
 // out = rows times each expert's matrix [E, in, out] [+ added].
 void multiply_rows(const Tensor& out, const Tensor& rows, const Tensor& matrices, const Tensor& ends_E,
                    const Tensor& added = {}) {
@@ -32,13 +57,44 @@ void multiply_rows(const Tensor& out, const Tensor& rows, const Tensor& matrices
   });
 }
 
+// Of one or two weights.
+Tensor tensor_core_input_grad(const Tensors& grads, const std::vector<const Parameter*>& weights,
+                              const Tensor& ends_E) {
+  const Tensor grad_RI = at::empty({grads[0].size(0), weights[0]->part.shape[2]}, grads[0].options());
+  const bool two = grads.size() > 1;
+  launch(kernels::GroupedInputGradArgs{.groups = groups_of(grads[0], *weights[0], ends_E),
+                                       .dy = grads[0].const_data_ptr(),
+                                       .weight = memory_of(*weights[0], grads[0]),
+                                       .dy2 = two ? grads[1].const_data_ptr() : nullptr,
+                                       .weight2 = two ? memory_of(*weights[1], grads[1]) : nullptr,
+                                       .dx = grad_RI.mutable_data_ptr()});
+  return grad_RI;
+}
+
+void add_input_grad(const Tensor& sum_RI, const Tensor& grad_RO, const Parameter& weight, const Tensor& ends_E) {
+  if (weight.float8 || takes_grouped_mm(grad_RO, weight)) {
+    sum_RI.add_(grouped_input_grad(grad_RO, weight, ends_E));
+    return;
+  }
+  multiply_rows(sum_RI, grad_RO, weight.in(grad_RO.scalar_type()), ends_E, sum_RI);
+}
+
 void add_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weight, const Tensor& ends_E) {
   if (weight.float8) return weight.accumulate(float8_grouped_weight_grad(grad_RO, x_RI, weight, ends_E));
-  // The first one becomes the sum as it is.
-  if (takes_grouped_mm(x_RI, weight)) {
+  if (takes_grouped_mm(x_RI, weight) && !takes_grouped_multiply(x_RI, weight)) {
+    // The first one becomes the sum as it is.
     return weight.accumulate(at::_grouped_mm(grad_RO.t(), x_RI, ends_E).contiguous());
   }
   const auto [sum_EOI, is_first] = weight.open_grad_sum(grad_RO.device());
+  if (takes_grouped_multiply(x_RI, weight)) {
+    TI_ASSERT(is_aligned(sum_EOI) && is_aligned(grad_RO), "gradients of {} do not lie as they should", weight.fqn);
+    return launch(kernels::GroupedWeightGradArgs{.groups = groups_of(x_RI, weight, ends_E),
+                                                 .dy = grad_RO.const_data_ptr(),
+                                                 .x = x_RI.const_data_ptr(),
+                                                 .sum_type = element_type(sum_EOI),
+                                                 .sums = sum_EOI.mutable_data_ptr(),
+                                                 .accumulate = !is_first});
+  }
   for_each_expert(ends_E, [&, sum = sum_EOI, first = is_first](int64_t expert, int64_t begin, int64_t count) {
     if (count == 0) {
       if (first) sum[expert].zero_();
@@ -85,6 +141,14 @@ void for_each_expert(const Tensor& ends_E,
 
 Tensor grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor& ends_E) {
   if (weight.float8) return float8_grouped_forward(x_RI, weight, ends_E);
+  if (takes_grouped_multiply(x_RI, weight)) {
+    const Tensor y_RO = at::empty({x_RI.size(0), weight.part.shape[1]}, x_RI.options());
+    launch(kernels::GroupedForwardArgs{.groups = groups_of(x_RI, weight, ends_E),
+                                       .x = x_RI.const_data_ptr(),
+                                       .weight = memory_of(weight, x_RI),
+                                       .y = y_RO.mutable_data_ptr()});
+    return y_RO;
+  }
   const Tensor matrices_EIO = weight.in(x_RI.scalar_type()).transpose(1, 2);
   if (takes_grouped_mm(x_RI, weight)) return at::_grouped_mm(x_RI, matrices_EIO, ends_E);
   const Tensor y_RO = at::empty({x_RI.size(0), matrices_EIO.size(2)}, x_RI.options());
@@ -92,8 +156,26 @@ Tensor grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor
   return y_RO;
 }
 
+GatedRows grouped_gated_forward(const Tensor& x_RI, const Parameter& gate, const Parameter& up, const Tensor& ends_E) {
+  constexpr int64_t kColumns = 128;  // that the fused kernel makes of both at a time
+  if (!takes_grouped_multiply(x_RI, gate) || !takes_grouped_multiply(x_RI, up) || gate.part.shape[1] % kColumns != 0) {
+    return {grouped_forward(x_RI, gate, ends_E), grouped_forward(x_RI, up, ends_E), Tensor()};
+  }
+  const auto rows = [&] { return at::empty({x_RI.size(0), gate.part.shape[1]}, x_RI.options()); };
+  const GatedRows out{rows(), rows(), rows()};
+  launch(kernels::GroupedSwigluArgs{.groups = groups_of(x_RI, gate, ends_E),
+                                    .x = x_RI.const_data_ptr(),
+                                    .gate_weight = memory_of(gate, x_RI),
+                                    .up_weight = memory_of(up, x_RI),
+                                    .gate = out.gate_RO.mutable_data_ptr(),
+                                    .up = out.up_RO.mutable_data_ptr(),
+                                    .product = out.product_RO.mutable_data_ptr()});
+  return out;
+}
+
 Tensor grouped_input_grad(const Tensor& grad_RO, const Parameter& weight, const Tensor& ends_E) {
   if (weight.float8) return float8_grouped_input_grad(grad_RO, weight, ends_E);
+  if (takes_grouped_multiply(grad_RO, weight)) return tensor_core_input_grad({grad_RO}, {&weight}, ends_E);
   const Tensor matrices_EOI = weight.in(grad_RO.scalar_type());
   if (takes_grouped_mm(grad_RO, weight)) return at::_grouped_mm(grad_RO, matrices_EOI, ends_E);
   const Tensor grad_RI = at::empty({grad_RO.size(0), matrices_EOI.size(2)}, grad_RO.options());
@@ -101,13 +183,21 @@ Tensor grouped_input_grad(const Tensor& grad_RO, const Parameter& weight, const 
   return grad_RI;
 }
 
-void add_grouped_input_grad(const Tensor& sum_RI, const Tensor& grad_RO, const Parameter& weight,
-                            const Tensor& ends_E) {
-  if (weight.float8 || takes_grouped_mm(grad_RO, weight)) {
-    sum_RI.add_(grouped_input_grad(grad_RO, weight, ends_E));
-    return;
+Tensors grouped_input_grads(const Tensors& grads, const std::vector<Parameter*>& weights, const Tensor& ends_E,
+                            bool as_one) {
+  if (grads.size() == 2 && takes_grouped_multiply(grads[0], *weights[0]) &&
+      takes_grouped_multiply(grads[1], *weights[1])) {
+    return {tensor_core_input_grad(grads, {weights[0], weights[1]}, ends_E)};
   }
-  multiply_rows(sum_RI, grad_RO, weight.in(grad_RO.scalar_type()), ends_E, sum_RI);
+  Tensors parts = {grouped_input_grad(grads[0], *weights[0], ends_E)};
+  for (size_t i = 1; i < grads.size(); ++i) {
+    if (as_one) {
+      add_input_grad(parts[0], grads[i], *weights[i], ends_E);
+    } else {
+      parts.push_back(grouped_input_grad(grads[i], *weights[i], ends_E));
+    }
+  }
+  return parts;
 }
 
 void accumulate_grouped_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weight,

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "titanium/ops/record.h"
 #include "titanium/tensor/parameter.h"
 
 namespace titanium::ops {
@@ -11,9 +12,18 @@ namespace titanium::ops {
 // Rows times the transposed matrix of their expert. Computed in the dtype of the rows, to which the weight is cast; in
 // float8 where the weight has a recipe (grouped_float8.h).
 Tensor grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor& ends_E);
-// The gradient of the rows; the second one adds it to a sum.
+// Rows times the matrices of two weights, and silu of the first result times the second. The product is undefined where
+// it is not made along the way.
+struct GatedRows {
+  Tensor gate_RO, up_RO, product_RO;
+};
+GatedRows grouped_gated_forward(const Tensor& x_RI, const Parameter& gate, const Parameter& up, const Tensor& ends_E);
+
+// The gradient of the rows.
 Tensor grouped_input_grad(const Tensor& grad_RO, const Parameter& weight, const Tensor& ends_E);
-void add_grouped_input_grad(const Tensor& sum_RI, const Tensor& grad_RO, const Parameter& weight, const Tensor& ends_E);
+// The gradient of rows that went into several weights: the sum, or tensors whose sum it is unless `as_one`.
+Tensors grouped_input_grads(const Tensors& grads, const std::vector<Parameter*>& weights, const Tensor& ends_E,
+                            bool as_one);
 // Adds to the weight's gradient, which is zero for experts without rows. At once, or when the parameter's queue of
 // deferred work is run.
 void accumulate_grouped_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weight, const Tensor& ends_E);

@@ -66,10 +66,18 @@ Tensor rows_for_experts(const Tensor& tokens_TD, const Run& run, const MixtureOf
   return to_experts(gather_rows(tokens_TD, run.dispatch, weights_TK), run, args);
 }
 
-Tensors hidden_of(const Tensor& x_LD, const Run& run, const ExpertWeights& experts) {
-  Tensors hidden;
-  for (const Parameter* weight : experts.hidden) hidden.push_back(grouped_forward(x_LD, *weight, run.order.ends_E));
-  return hidden;
+// What the first products of experts give, and the product of SwiGLU where it comes along.
+struct Hidden {
+  Tensors parts;
+  Tensor product_LF;
+};
+Hidden hidden_of(const Tensor& x_LD, const Run& run, const ExpertWeights& experts) {
+  const Tensor& ends_L = run.order.ends_E;
+  if (experts.activation.kind == ActivationKind::kSwiglu) {
+    const GatedRows rows = grouped_gated_forward(x_LD, *experts.hidden[0], *experts.hidden[1], ends_L);
+    return {{rows.gate_RO, rows.up_RO}, rows.product_RO};
+  }
+  return {{grouped_forward(x_LD, *experts.hidden[0], ends_L)}, Tensor()};
 }
 
 HiddenBias hidden_bias(const Tensors& hidden, const Run& run, const ExpertWeights& experts) {
@@ -88,9 +96,12 @@ bool combines_bias(const MixtureOfExpertsArgs& args) { return adds_down_bias(arg
 // What comes out of the experts for each choice of the tokens here, perhaps without biases.
 Tensor run_experts(const Tensor& tokens_TD, const MixtureOfExpertsArgs& args, Run& run) {
   run.x_LD = rows_for_experts(tokens_TD, run, args);
-  run.hidden = hidden_of(run.x_LD, run, args.experts);
+  Hidden hidden = hidden_of(run.x_LD, run, args.experts);
+  run.hidden = std::move(hidden.parts);
   const Tensor product_LF =
-      expert_activation(run.hidden, hidden_bias(run.hidden, run, args.experts), args.experts.activation);
+      hidden.product_LF.defined()
+          ? hidden.product_LF
+          : expert_activation(run.hidden, hidden_bias(run.hidden, run, args.experts), args.experts.activation);
   const Tensor out_LD = grouped_forward(product_LF, *args.experts.down, run.order.ends_E);
   if (adds_down_bias(args.experts) && sends(args)) add_expert_bias(out_LD, *args.experts.down_bias, run.order.ends_E);
   return to_tokens(out_LD, run, args)();
@@ -147,7 +158,7 @@ ExpertGrads experts_backward(const Tensor& grad_TD, const Tensor& tokens_TD, con
   const Tensor& ends_L = run.order.ends_E;
   const Tensor grad_LD = to_experts(gather_rows(grad_TD, run.dispatch), run, args);
   const Tensor x_LD = run.x_LD.defined() ? run.x_LD : rows_for_experts(tokens_TD, run, args);
-  Tensors hidden = run.hidden.empty() ? hidden_of(x_LD, run, experts) : run.hidden;
+  Tensors hidden = run.hidden.empty() ? hidden_of(x_LD, run, experts).parts : run.hidden;
   Tensor weights_L;
   if (!args.weighs_inputs) {
     const Tensor weights_R = run.routing.weights_TK.flatten().index_select(0, run.dispatch.choice_of_row_R);
@@ -166,21 +177,14 @@ ExpertGrads experts_backward(const Tensor& grad_TD, const Tensor& tokens_TD, con
     }
   }
   if (experts.hidden_bias != nullptr) accumulate_expert_bias_grad(grads.hidden[0], *experts.hidden_bias, ends_L);
-  // The gradients of two first products are added when rows are combined, unless they have to travel.
-  Tensor grad_x_LD = grouped_input_grad(grads.hidden[0], *experts.hidden[0], ends_L), more_x_RD;
-  if (experts.hidden.size() > 1) {
-    if (sends(args)) {
-      add_grouped_input_grad(grad_x_LD, grads.hidden[1], *experts.hidden[1], ends_L);
-    } else {
-      more_x_RD = grouped_input_grad(grads.hidden[1], *experts.hidden[1], ends_L);
-    }
-  }
+  // Gradients of two first products may be added when rows are combined, unless they have to travel.
+  const Tensors grad_x = grouped_input_grads(grads.hidden, experts.hidden, ends_L, /*as_one=*/sends(args));
   // On its way; meanwhile the weights.
-  const Pending grad_x_RD = to_tokens(grad_x_LD, run, args);
+  const Pending grad_x_RD = to_tokens(grad_x[0], run, args);
   for (size_t i = 0; i < experts.hidden.size(); ++i) {
     accumulate_grouped_weight_grad(grads.hidden[i], x_LD, *experts.hidden[i], ends_L);
   }
-  return {grad_x_RD(), more_x_RD,
+  return {grad_x_RD(), grad_x.size() > 1 ? grad_x[1] : Tensor(),
           weights_L.defined() ? to_tokens(grads.weights_R.unsqueeze(1), run, args)() : Tensor()};
 }
 

@@ -28,6 +28,10 @@ void launch(const kernels::ExpertSwigluBackwardArgs&) { refuse(); }
 void launch(const kernels::ExpertSwigluForwardArgs&) { refuse(); }
 void launch(const kernels::FillNormalArgs&) { refuse(); }
 void launch(const kernels::GatherRowsArgs&) { refuse(); }
+void launch(const kernels::GroupedForwardArgs&) { refuse(); }
+void launch(const kernels::GroupedInputGradArgs&) { refuse(); }
+void launch(const kernels::GroupedSwigluArgs&) { refuse(); }
+void launch(const kernels::GroupedWeightGradArgs&) { refuse(); }
 void launch(const kernels::HeadNormRopeBackwardArgs&) { refuse(); }
 void launch(const kernels::HeadNormRopeForwardArgs&) { refuse(); }
 void launch(const kernels::LatentHeadsArgs&, Direction) { refuse(); }
@@ -51,6 +55,8 @@ void launch(const kernels::SumOfSquaresArgs&) { refuse(); }
 void launch(const kernels::SwigluBackwardArgs&) { refuse(); }
 void launch(const kernels::SwigluForwardArgs&) { refuse(); }
 void launch_copies(std::span<const kernels::CopyTensor>, bool) { refuse(); }
+
+bool has_grouped_multiply() { return false; }
 
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::HeadNormRopeBackwardArgs&) { return refuse(); }

@@ -1,0 +1,565 @@
+#include "titanium/kernels/grouped_multiply.h"
+
+#if defined(__HIP__)  // other GPUs have other tensor cores
+
+namespace titanium::kernels {
+
+bool has_grouped_multiply() { return false; }
+void grouped_forward(const GroupedForwardArgs& /*args*/, CUstream_st* /*stream*/) {}
+void grouped_swiglu(const GroupedSwigluArgs& /*args*/, CUstream_st* /*stream*/) {}
+void grouped_input_grad(const GroupedInputGradArgs& /*args*/, CUstream_st* /*stream*/) {}
+void grouped_weight_grad(const GroupedWeightGradArgs& /*args*/, CUstream_st* /*stream*/) {}
+
+}  // namespace titanium::kernels
+
+#else
+
+#include <cuda_bf16.h>
+
+#include "titanium/kernels/cuda/device/cluster.cuh"
+#include "titanium/kernels/cuda/device/launch.cuh"
+#include "titanium/kernels/cuda/device/swiglu.cuh"
+#include "titanium/kernels/cuda/device/tensor_core.cuh"
+#include "titanium/kernels/cuda/device/vector.cuh"
+
+namespace titanium::kernels {
+namespace {
+
+// Note [Tiles of grouped products]
+// A cluster of two blocks computes tiles of 256 x 256: each block 128 rows of them, in two warp groups of 64 rows each.
+// The columns' operand is the same for both blocks, so each fetches half of it for both. The last rows of an expert, if
+// they are 128 or fewer, make tiles of 128 x 512 instead, with columns of its own for each block; and a warp group
+// without rows leaves the tensor cores to the other. A third warp group copies
+// boxes (Note [Boxes in shared memory]) into a ring of stages, 64 elements of the sum at a time, and runs ahead into
+// the next tile while results are stored. Rows of an expert begin anywhere: a box may reach into the rows of the next
+// expert, and its results there are not stored; where rows are summed over, they are set to zero in shared memory.
+constexpr int kThreads = 384;
+constexpr int kBlocks = 2;  // of a cluster
+constexpr int kRows = 128;  // of a block
+constexpr int kColumns = 256;
+constexpr int kDepth = 64;
+constexpr int kStages = 4;
+constexpr int kBoxBytes = 64 * tensor_core::kBoxRowBytes;
+constexpr int kRowBytes = kRows / 64 * kBoxBytes;
+constexpr int kColumnBytes = kColumns / 64 * kBoxBytes;
+constexpr int kStageBytes = kRowBytes + kColumnBytes;
+
+enum class Form { kForward, kSwiglu, kInputGrad, kWeightGrad };
+
+using tensor_core::Reads;
+constexpr Reads row_reads(Form form) { return form == Form::kWeightGrad ? Reads::kAcross : Reads::kAlong; }
+constexpr Reads column_reads(Form form) {
+  return form == Form::kForward || form == Form::kSwiglu ? Reads::kAlong : Reads::kAcross;
+}
+
+// How much one copy brings: boxes that are read along have 128 rows, those that are read across 64.
+constexpr int copy_rows(Reads reads) { return reads == Reads::kAlong ? 128 : 64; }
+constexpr int copy_bytes(Reads reads) { return copy_rows(reads) * tensor_core::kBoxRowBytes; }
+
+struct KernelArgs {
+  CUtensorMap rows[2];     // operands; the second ones of two-part sums
+  CUtensorMap columns[2];  // and of SwiGLU's up
+  const int32_t* ends;
+  int num_experts;
+  int height;  // of a result of a weight's gradient
+  int width;   // of a result
+  int depth;   // of one part of the sum; not of a weight's gradient
+  int parts;   // of the sum
+  void* out[3];
+  bool accumulate;
+};
+
+struct alignas(1024) Stage {
+  unsigned char rows[kRowBytes];
+  unsigned char columns[kColumnBytes];
+};
+struct Shared {
+  Stage stages[kStages];
+  uint64_t full[kStages];
+  uint64_t free[kStages];
+};
+constexpr int64_t kSharedBytes = sizeof(Shared) + 1024;  // dynamic shared memory need not begin at a multiple of 1024
+
+// The part of a tile that this block computes.
+struct Tile {
+  int expert;
+  int begin, end;  // the rows of the expert
+  int row;         // the first one: of all rows, or of the matrix
+  int last;        // where rows end that count
+  int column;
+  int columns;  // up to 256, or up to 128 of gate and of up
+  bool shared;  // both blocks have the same columns, all 256 of them
+  int blocks;   // steps of kDepth
+  __device__ bool is_idle(int group = 0) const { return row + 64 * group >= last; }
+};
+
+// The tiles of a cluster, in the order in which all its warps go through them.
+template <Form kForm>
+class Tiles {
+ public:
+  __device__ Tiles(const KernelArgs& args, unsigned rank)
+      : args_(args), rank_(static_cast<int>(rank)), index_(static_cast<int>(blockIdx.x) / kBlocks) {
+    open(0);
+  }
+  __device__ bool next(Tile& tile) {
+    while (index_ - before_ >= count_) {
+      before_ += count_;
+      begin_ = end_;
+      if (expert_ + 1 >= args_.num_experts) return false;
+      open(expert_ + 1);
+    }
+    const int at = index_ - before_;
+    index_ += static_cast<int>(gridDim.x) / kBlocks;
+    tile.expert = expert_;
+    tile.begin = begin_;
+    tile.end = end_;
+    tile.blocks = kByRows ? args_.parts * steps(args_.depth) : steps(end_ - begin_);
+    const bool tall = at < tall_;
+    const int row = tall ? (at % pairs_ * kBlocks + rank_) * kRows : pairs_ * kBlocks * kRows;
+    tile.column = (tall ? at / pairs_ : (at - tall_) * kBlocks + rank_) * kWidth;
+    tile.columns = min(kWidth, args_.width - tile.column);
+    tile.shared = tall && tile.columns == kWidth;
+    tile.row = kByRows ? begin_ + row : row;
+    tile.last = tile.columns <= 0 ? 0 : kByRows ? end_ : args_.height;
+    return true;
+  }
+
+ private:
+  static constexpr bool kByRows = kForm != Form::kWeightGrad;
+  static constexpr int kWidth = kForm == Form::kSwiglu ? kColumns / 2 : kColumns;
+  static __device__ int steps(int depth) { return (depth + kDepth - 1) / kDepth; }
+  __device__ void open(int expert) {
+    expert_ = expert;
+    end_ = args_.ends[expert];
+    const int rows = kByRows ? end_ - begin_ : args_.height;
+    pairs_ = (rows + kRows - 1) / (kBlocks * kRows);
+    tall_ = pairs_ * ((args_.width + kWidth - 1) / kWidth);
+    const bool rest = rows > pairs_ * kBlocks * kRows;
+    count_ = tall_ + (rest ? (args_.width + kBlocks * kWidth - 1) / (kBlocks * kWidth) : 0);
+  }
+  const KernelArgs& args_;
+  int rank_, index_, before_ = 0, expert_ = 0, begin_ = 0, end_ = 0, pairs_ = 0, tall_ = 0, count_ = 0;
+};
+
+// Which stage comes next, and which phase of its barriers.
+struct Turn {
+  int stage = 0;
+  unsigned phase = 0;
+  __device__ void advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      phase ^= 1;
+    }
+  }
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+template <Form kForm>
+__device__ void copy_rows_operand(const KernelArgs& args, Stage& stage, uint64_t* full, const Tile& tile, int part,
+                                  int depth) {
+  if constexpr (kForm == Form::kWeightGrad) {
+    tensor_core::copy_box(stage.rows, args.rows[0], tile.row, tile.begin + depth, 0, full);
+    tensor_core::copy_box(stage.rows + kBoxBytes, args.rows[0], tile.row + 64, tile.begin + depth, 0, full);
+  } else {
+    tensor_core::copy_box(stage.rows, args.rows[part], depth, tile.row, 0, full);
+  }
+}
+
+// One step of the ring, by one thread.
+template <Form kForm>
+__device__ void copy_step(const KernelArgs& args, Stage& stage, uint64_t* full, const Tile& tile, int block, int steps,
+                          unsigned rank) {
+  constexpr Reads kReads = column_reads(kForm);
+  constexpr int kWidth = copy_rows(kReads), kCopies = kColumns / kWidth;
+  // SwiGLU has as many columns of both matrices, and all of them.
+  const int columns = kForm == Form::kSwiglu ? 2 * tile.columns : tile.columns;
+  const int copies = columns <= 0 ? 0 : (columns + kWidth - 1) / kWidth;
+  tensor_core::arrive_expecting(full, (tile.is_idle() ? 0 : kRowBytes) + copies * copy_bytes(kReads));
+  const int part = kForm == Form::kInputGrad && block >= steps ? 1 : 0;
+  const int depth = (block - part * steps) * kDepth;
+  if (!tile.is_idle()) copy_rows_operand<kForm>(args, stage, full, tile, part, depth);
+  const int first = tile.shared ? static_cast<int>(rank) * (kCopies / kBlocks) : 0;
+  const int end = tile.shared ? first + kCopies / kBlocks : copies;
+  for (int i = first; i < end; ++i) {
+    const CUtensorMap& map = args.columns[kForm == Form::kSwiglu ? i : part];
+    const int column = tile.column + (kForm == Form::kSwiglu ? 0 : kWidth * i);
+    const int x = kReads == Reads::kAlong ? depth : column;
+    const int y = kReads == Reads::kAlong ? column : kForm == Form::kWeightGrad ? tile.begin + depth : depth;
+    const int z = kForm == Form::kWeightGrad ? 0 : tile.expert;
+    unsigned char* to = stage.columns + i * copy_bytes(kReads);
+    if (tile.shared) {
+      tensor_core::copy_box_to((1 << kBlocks) - 1, to, map, x, y, z, full);
+    } else {
+      tensor_core::copy_box(to, map, x, y, z, full);
+    }
+  }
+}
+
+template <Form kForm>
+__device__ void copy_tiles(const KernelArgs& args, Shared& shared, unsigned rank) {
+  Tiles<kForm> tiles(args, rank);
+  const int steps = (args.depth + kDepth - 1) / kDepth;
+  Turn turn;
+  for (Tile tile; tiles.next(tile);) {
+    for (int block = 0; block < tile.blocks; ++block, turn.advance()) {
+      tensor_core::wait_for_phase(&shared.free[turn.stage], turn.phase ^ 1);
+      copy_step<kForm>(args, shared.stages[turn.stage], &shared.full[turn.stage], tile, block, steps, rank);
+    }
+  }
+}
+
+// Rows from `valid` on of all boxes of a stage become zero. By each group that multiplies, so that none has to wait for
+// another that may have nothing to do.
+__device__ inline void clear_rows(Stage& stage, int valid, int group) {
+  const int words = (64 - valid) * (tensor_core::kBoxRowBytes / 16);
+  constexpr int kBoxes = kStageBytes / kBoxBytes;
+  for (int i = static_cast<int>(threadIdx.x) % 128; i < kBoxes * words; i += 128) {
+    const int box = i / words, word = i % words;
+    *reinterpret_cast<uint4*>(stage.rows + box * kBoxBytes + valid * tensor_core::kBoxRowBytes + word * 16) = uint4{};
+  }
+  tensor_core::fence_shared_stores();
+  asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+}
+
+// kBoxes: of columns.
+template <Form kForm, int kBoxes>
+__device__ void multiply_step(float (&sums)[kBoxes * 32], const Stage& stage, int group) {
+  using namespace tensor_core;
+  constexpr Reads kA = row_reads(kForm), kB = column_reads(kForm);
+  const uint64_t a = operand<kA>(stage.rows + group * kBoxBytes, kBoxBytes);
+  const uint64_t b = operand<kB>(stage.columns, kBoxBytes);
+  constexpr uint64_t kNextBox = kBoxBytes >> 4;
+  begin_products();
+#pragma unroll
+  for (int k = 0; k < kDepth / 16; ++k) {
+    const uint64_t at_a = a + k * kNextSixteen<kA>, at_b = b + k * kNextSixteen<kB>;
+    if constexpr (kBoxes == kColumns / 64) {
+      multiply_256<kA, kB>(sums, at_a, at_b);
+    } else {
+      multiply_64<kA, kB, 0>(sums, at_a, at_b);
+      if constexpr (kBoxes > 1) multiply_64<kA, kB, 32>(sums, at_a, at_b + kNextBox);
+      if constexpr (kBoxes > 2) multiply_64<kA, kB, 64>(sums, at_a, at_b + 2 * kNextBox);
+    }
+  }
+  close_products();
+}
+
+// After the products of a stage: both blocks' copiers may fill it again.
+__device__ inline void let_go(uint64_t* free) {
+  const unsigned thread = threadIdx.x % 128;
+  if (thread == 0) tensor_core::arrive_at(free, 0);
+  if (thread == 32) tensor_core::arrive_at(free, 1);
+}
+
+template <Form kForm, int kBoxes>
+__device__ void sum_tile(float (&sums)[kBoxes * 32], Shared& shared, const Tile& tile, Turn& turn, int group) {
+  uint64_t* before = nullptr;  // of the stage whose products are under way
+  for (int block = 0; block < tile.blocks; ++block, turn.advance()) {
+    tensor_core::wait_for_phase(&shared.full[turn.stage], turn.phase);
+    Stage& stage = shared.stages[turn.stage];
+    if constexpr (kForm == Form::kWeightGrad) {
+      const int valid = tile.end - tile.begin - block * kDepth;
+      if (valid < kDepth) clear_rows(stage, valid, group);
+    }
+    multiply_step<kForm, kBoxes>(sums, stage, group);
+    tensor_core::wait_for_all_products_but<1>();
+    if (before != nullptr) let_go(before);
+    before = &shared.free[turn.stage];
+  }
+  tensor_core::wait_for_all_products_but<0>();
+  if (before != nullptr) let_go(before);
+  tensor_core::hold(sums);
+}
+
+// A block without rows of its own only takes part in the copies.
+__device__ inline void pass_tile(Shared& shared, const Tile& tile, Turn& turn) {
+  for (int block = 0; block < tile.blocks; ++block, turn.advance()) {
+    tensor_core::wait_for_phase(&shared.full[turn.stage], turn.phase);
+    let_go(&shared.free[turn.stage]);
+  }
+}
+
+// The four lanes of a row have two columns of each of four groups of eight; afterwards each has one whole group.
+__device__ inline void exchange_in_row(uint32_t (&words)[4]) {
+  const unsigned lane = threadIdx.x % 4;
+#pragma unroll
+  for (int step = 1; step <= 2; step *= 2) {
+    const bool high = (lane & step) != 0;
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      const int low_word = step == 1 ? 2 * pair : pair, high_word = low_word + step;
+      const uint32_t given = high ? words[low_word] : words[high_word];
+      const uint32_t got = __shfl_xor_sync(0xFFFFFFFF, given, step);
+      (high ? words[low_word] : words[high_word]) = got;
+    }
+  }
+}
+
+__device__ inline uint32_t as_word(__nv_bfloat162 pair) { return *reinterpret_cast<const uint32_t*>(&pair); }
+
+// Where a thread's results lie: its first row of the tile (the other is 8 further) and its place in the row's lanes.
+struct Place {
+  int row;
+  int lane;
+};
+__device__ inline Place place_of(const Tile& tile, int group) {
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  return {tile.row + group * 64 + thread / 32 * 16 + thread % 32 / 4, thread % 4};
+}
+
+// 32 columns from `column` on of one of a thread's rows, from its four pairs.
+__device__ inline void store_32(bfloat16* out, const Tile& tile, int64_t stride, int row, int column, int lane,
+                                uint32_t (&words)[4]) {
+  exchange_in_row(words);
+  if (row < tile.last) {
+    *reinterpret_cast<uint4*>(out + row * stride + column + lane * 8) = uint4{words[0], words[1], words[2], words[3]};
+  }
+}
+
+template <int kBoxes>
+__device__ void store_rows(const float (&sums)[kBoxes * 32], const KernelArgs& args, const Tile& tile, int group,
+                           bfloat16* out) {
+  const Place place = place_of(tile, group);
+#pragma unroll
+  for (int part = 0; part < kBoxes * 2; ++part) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      uint32_t words[4];
+#pragma unroll
+      for (int g = 0; g < 4; ++g) {
+        const int at = (part * 4 + g) * 4 + half * 2;
+        words[g] = as_word(__floats2bfloat162_rn(sums[at], sums[at + 1]));
+      }
+      store_32(out, tile, args.width, place.row + 8 * half, tile.column + part * 32, place.lane, words);
+    }
+  }
+}
+
+__device__ inline void store_swiglu(const float (&sums)[128], const KernelArgs& args, const Tile& tile, int group) {
+  const Place place = place_of(tile, group);
+#pragma unroll
+  for (int part = 0; part < kColumns / 64; ++part) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      uint32_t gates[4], ups[4], products[4];
+#pragma unroll
+      for (int g = 0; g < 4; ++g) {
+        const int at = (part * 4 + g) * 4 + half * 2;
+        const __nv_bfloat162 gate = __floats2bfloat162_rn(sums[at], sums[at + 1]);
+        const __nv_bfloat162 up = __floats2bfloat162_rn(sums[64 + at], sums[64 + at + 1]);
+        const float2 wide_gate = __bfloat1622float2(gate), wide_up = __bfloat1622float2(up);
+        gates[g] = as_word(gate);
+        ups[g] = as_word(up);
+        products[g] = as_word(
+            __floats2bfloat162_rn(swiglu_product(wide_gate.x, wide_up.x), swiglu_product(wide_gate.y, wide_up.y)));
+      }
+      const int row = place.row + 8 * half, column = tile.column + part * 32;
+      store_32(static_cast<bfloat16*>(args.out[0]), tile, args.width, row, column, place.lane, gates);
+      store_32(static_cast<bfloat16*>(args.out[1]), tile, args.width, row, column, place.lane, ups);
+      store_32(static_cast<bfloat16*>(args.out[2]), tile, args.width, row, column, place.lane, products);
+    }
+  }
+}
+
+__device__ inline float2 load_pair(const float* from) { return *reinterpret_cast<const float2*>(from); }
+__device__ inline float2 load_pair(const bfloat16* from) {
+  return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from));
+}
+
+template <typename T, int kBoxes>
+__device__ void store_weight_grad(float (&sums)[kBoxes * 32], const KernelArgs& args, const Tile& tile, int group) {
+  const Place place = place_of(tile, group);
+  T* out = static_cast<T*>(args.out[0]) + int64_t{tile.expert} * args.height * args.width;
+  if (args.accumulate || sizeof(T) == 4) {
+#pragma unroll
+    for (int g = 0; g < kBoxes * 8; ++g) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = place.row + 8 * half, at = g * 4 + half * 2;
+        if (row >= tile.last) continue;
+        T* to = out + int64_t{row} * args.width + tile.column + g * 8 + place.lane * 2;
+        if (args.accumulate) {
+          const float2 old = load_pair(to);
+          sums[at] += old.x;
+          sums[at + 1] += old.y;
+        }
+        if constexpr (sizeof(T) == 4) *reinterpret_cast<float2*>(to) = make_float2(sums[at], sums[at + 1]);
+      }
+    }
+  }
+  if constexpr (sizeof(T) == 2) store_rows<kBoxes>(sums, args, tile, group, out);
+}
+
+template <Form kForm, typename T, int kBoxes>
+__device__ void store_tile(float (&sums)[kBoxes * 32], const KernelArgs& args, const Tile& tile, int group) {
+  if constexpr (kForm == Form::kSwiglu) {
+    store_swiglu(sums, args, tile, group);
+  } else if constexpr (kForm == Form::kWeightGrad) {
+    store_weight_grad<T, kBoxes>(sums, args, tile, group);
+  } else {
+    store_rows<kBoxes>(sums, args, tile, group, static_cast<bfloat16*>(args.out[0]));
+  }
+}
+
+template <Form kForm, typename T, int kBoxes>
+__device__ void multiply_tile(const KernelArgs& args, Shared& shared, const Tile& tile, Turn& turn, int group) {
+  float sums[kBoxes * 32] = {};
+  sum_tile<kForm, kBoxes>(sums, shared, tile, turn, group);
+  store_tile<kForm, T, kBoxes>(sums, args, tile, group);
+}
+
+template <Form kForm, typename T>
+__device__ void multiply_tiles(const KernelArgs& args, Shared& shared, unsigned rank) {
+  const int group = static_cast<int>(threadIdx.x) / 128 - 1;
+  Tiles<kForm> tiles(args, rank);
+  Turn turn;
+  for (Tile tile; tiles.next(tile);) {
+    if (tile.is_idle(group)) {
+      pass_tile(shared, tile, turn);
+    } else if (kForm == Form::kSwiglu || tile.columns == kColumns) {
+      multiply_tile<kForm, T, 4>(args, shared, tile, turn, group);
+    } else if constexpr (kForm != Form::kSwiglu) {
+      if (tile.columns == 192) multiply_tile<kForm, T, 3>(args, shared, tile, turn, group);
+      if (tile.columns == 128) multiply_tile<kForm, T, 2>(args, shared, tile, turn, group);
+      if (tile.columns == 64) multiply_tile<kForm, T, 1>(args, shared, tile, turn, group);
+    }
+  }
+}
+
+#endif
+
+template <Form kForm, typename T>
+__global__ void __launch_bounds__(kThreads, 1) grouped_kernel(const __grid_constant__ KernelArgs args) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using namespace tensor_core;
+  auto& shared = *reinterpret_cast<Shared*>((reinterpret_cast<uintptr_t>(dynamic_shared<char>()) + 1023) / 1024 * 1024);
+  const unsigned rank = blockIdx.x % kBlocks;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      init_barrier(&shared.full[i], 1);
+      init_barrier(&shared.free[i], 2 * kBlocks);  // both groups of both blocks
+    }
+    publish_barriers();
+  }
+  meet_cluster();
+  if (threadIdx.x < 128) {
+    give_registers<40>();
+    if (threadIdx.x == 0) copy_tiles<kForm>(args, shared, rank);
+    __syncwarp();
+  } else {
+    take_registers<232>();
+    multiply_tiles<kForm, T>(args, shared, rank);
+  }
+  meet_cluster();  // no block ends while another may still arrive at its barriers
+#endif
+}
+
+// The driver's function, found through the runtime: the program does not link the driver.
+using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
+EncodeTensorMap encode_tensor_map() {
+  static const EncodeTensorMap kFunction = [] {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
+    return reinterpret_cast<EncodeTensorMap>(found);
+  }();
+  return kFunction;
+}
+
+// Boxes of 64 columns of contiguous matrices.
+CUtensorMap boxes_of(const void* data, int64_t matrices, int64_t rows, int64_t columns, Reads reads) {
+  CUtensorMap map{};
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows),
+                              static_cast<cuuint64_t>(matrices)};
+  const cuuint64_t strides[] = {sizes[0] * 2, sizes[0] * sizes[1] * 2};
+  const cuuint32_t box[] = {64, static_cast<cuuint32_t>(copy_rows(reads)), 1}, steps[] = {1, 1, 1};
+  encode_tensor_map()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(data), sizes, strides, box, steps,
+                      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return map;
+}
+
+KernelArgs common(const ExpertGroups& groups) {
+  KernelArgs args{};
+  args.ends = groups.ends;
+  args.num_experts = static_cast<int>(groups.num_experts);
+  args.parts = 1;
+  return args;
+}
+
+template <Form kForm, typename T = bfloat16>
+void run(const KernelArgs& args, CUstream_st* stream) {
+  constexpr ClusterShape kShape{kBlocks, kThreads, kSharedBytes};
+  static const int kClusters = resident_clusters(grouped_kernel<kForm, T>, kShape);
+  launch_clusters(grouped_kernel<kForm, T>, kShape, kClusters, stream, args);
+}
+
+}  // namespace
+
+bool has_grouped_multiply() {
+  static const bool kHas = [] {
+    int device = 0, major = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    return major == 9 && encode_tensor_map() != nullptr;
+  }();
+  return kHas;
+}
+
+void grouped_forward(const GroupedForwardArgs& args, CUstream_st* stream) {
+  const ExpertGroups& groups = args.groups;
+  KernelArgs kernel = common(groups);
+  kernel.rows[0] = boxes_of(args.x, 1, groups.rows, groups.in, Reads::kAlong);
+  kernel.columns[0] = boxes_of(args.weight, groups.num_experts, groups.out, groups.in, Reads::kAlong);
+  kernel.width = static_cast<int>(groups.out);
+  kernel.depth = static_cast<int>(groups.in);
+  kernel.out[0] = args.y;
+  run<Form::kForward>(kernel, stream);
+}
+
+void grouped_swiglu(const GroupedSwigluArgs& args, CUstream_st* stream) {
+  const ExpertGroups& groups = args.groups;
+  KernelArgs kernel = common(groups);
+  kernel.rows[0] = boxes_of(args.x, 1, groups.rows, groups.in, Reads::kAlong);
+  kernel.columns[0] = boxes_of(args.gate_weight, groups.num_experts, groups.out, groups.in, Reads::kAlong);
+  kernel.columns[1] = boxes_of(args.up_weight, groups.num_experts, groups.out, groups.in, Reads::kAlong);
+  kernel.width = static_cast<int>(groups.out);
+  kernel.depth = static_cast<int>(groups.in);
+  kernel.out[0] = args.gate;
+  kernel.out[1] = args.up;
+  kernel.out[2] = args.product;
+  run<Form::kSwiglu>(kernel, stream);
+}
+
+void grouped_input_grad(const GroupedInputGradArgs& args, CUstream_st* stream) {
+  const ExpertGroups& groups = args.groups;
+  KernelArgs kernel = common(groups);
+  kernel.rows[0] = boxes_of(args.dy, 1, groups.rows, groups.out, Reads::kAlong);
+  kernel.columns[0] = boxes_of(args.weight, groups.num_experts, groups.out, groups.in, Reads::kAcross);
+  if (args.dy2 != nullptr) {
+    kernel.parts = 2;
+    kernel.rows[1] = boxes_of(args.dy2, 1, groups.rows, groups.out, Reads::kAlong);
+    kernel.columns[1] = boxes_of(args.weight2, groups.num_experts, groups.out, groups.in, Reads::kAcross);
+  }
+  kernel.width = static_cast<int>(groups.in);
+  kernel.depth = static_cast<int>(groups.out);
+  kernel.out[0] = args.dx;
+  run<Form::kInputGrad>(kernel, stream);
+}
+
+void grouped_weight_grad(const GroupedWeightGradArgs& args, CUstream_st* stream) {
+  const ExpertGroups& groups = args.groups;
+  KernelArgs kernel = common(groups);
+  kernel.rows[0] = boxes_of(args.dy, 1, groups.rows, groups.out, Reads::kAcross);
+  kernel.columns[0] = boxes_of(args.x, 1, groups.rows, groups.in, Reads::kAcross);
+  kernel.height = static_cast<int>(groups.out);
+  kernel.width = static_cast<int>(groups.in);
+  kernel.out[0] = args.sums;
+  kernel.accumulate = args.accumulate;
+  with_type(args.sum_type, [&](auto element) { run<Form::kWeightGrad, decltype(element)>(kernel, stream); });
+}
+
+}  // namespace titanium::kernels
+
+#endif
