@@ -59,6 +59,7 @@ constexpr int copy_bytes(Reads reads) { return copy_rows(reads) * tensor_core::k
 struct KernelArgs {
   CUtensorMap rows[2];     // operands; the second ones of two-part sums
   CUtensorMap columns[2];  // and of SwiGLU's up
+  CUtensorMap results[3];  // of bfloat16
   const int32_t* ends;
   int num_experts;
   int height;  // of a result of a weight's gradient
@@ -73,8 +74,12 @@ struct alignas(1024) Stage {
   unsigned char rows[kRowBytes];
   unsigned char columns[kColumnBytes];
 };
+struct alignas(1024) Box {
+  unsigned char rows[64][tensor_core::kBoxRowBytes];
+};
 struct Shared {
   Stage stages[kStages];
+  Box results[2][2];  // of each group that multiplies: one is filled while the other is copied out
   uint64_t full[kStages];
   uint64_t free[kStages];
 };
@@ -298,67 +303,102 @@ __device__ inline void exchange_in_row(uint32_t (&words)[4]) {
 
 __device__ inline uint32_t as_word(__nv_bfloat162 pair) { return *reinterpret_cast<const uint32_t*>(&pair); }
 
-// Where a thread's results lie: its first row of the tile (the other is 8 further) and its place in the row's lanes.
-struct Place {
-  int row;
-  int lane;
-};
-__device__ inline Place place_of(const Tile& tile, int group) {
-  const int thread = static_cast<int>(threadIdx.x) % 128;
-  return {tile.row + group * 64 + thread / 32 * 16 + thread % 32 / 4, thread % 4};
-}
+// A group's way of storing results, 64 columns at a time. word(g, half) is a thread's pair of bfloat16 of eight columns
+// g, in its first row or the one 8 further.
+class Store {
+ public:
+  __device__ Store(const KernelArgs& args, Shared& shared, int group)
+      : args_(args), boxes_(shared.results[group]), group_(group), thread_(static_cast<int>(threadIdx.x) % 128) {}
 
-// 32 columns from `column` on of one of a thread's rows, from its four pairs.
-__device__ inline void store_32(bfloat16* out, const Tile& tile, int64_t stride, int row, int column, int lane,
-                                uint32_t (&words)[4]) {
-  exchange_in_row(words);
-  if (row < tile.last) {
-    *reinterpret_cast<uint4*>(out + row * stride + column + lane * 8) = uint4{words[0], words[1], words[2], words[3]};
+  template <typename Word>
+  __device__ void write(const Tile& tile, int result, int column, int matrix, const Word& word) {
+    if (tile.row + 64 * (group_ + 1) <= tile.last) {
+      write_box(tile, result, column, matrix, word);
+    } else {
+      write_rows(tile, result, column, matrix, word);
+    }
   }
-}
+  // The first row of this thread.
+  __device__ int row_of(const Tile& tile) const {
+    return tile.row + 64 * group_ + thread_ / 32 * 16 + thread_ % 32 / 4;
+  }
+  __device__ int lane() const { return thread_ % 4; }
+  // Before the block ends.
+  __device__ void finish() const {
+    if (thread_ == 0) tensor_core::wait_until_read_all_but<0>();
+  }
+
+ private:
+  __device__ void meet_group() const { asm volatile("bar.sync %0, 128;" ::"r"(group_ + 1) : "memory"); }
+
+  template <typename Word>
+  __device__ void write_box(const Tile& tile, int result, int column, int matrix, const Word& word) {
+    Box& box = boxes_[turn_];
+    turn_ ^= 1;
+    if (thread_ == 0) tensor_core::wait_until_read_all_but<1>();
+    meet_group();
+    const int lane = thread_ % 32, row = thread_ / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int g = 0; g < 8; g += 2) {
+      const uint32_t words[] = {word(g, 0), word(g, 1), word(g + 1, 0), word(g + 1, 1)};
+      tensor_core::store_matrices(&box.rows[row][(g + lane / 16 ^ row % 8) * 16], words);
+    }
+    tensor_core::fence_shared_stores();
+    meet_group();
+    if (thread_ == 0) {
+      tensor_core::copy_box_out(args_.results[result], column, tile.row + 64 * group_, matrix, &box);
+      tensor_core::close_copies_out();
+    }
+  }
+
+  // Where the rows of the next expert follow.
+  template <typename Word>
+  __device__ void write_rows(const Tile& tile, int result, int column, int matrix, const Word& word) {
+    auto* out = static_cast<bfloat16*>(args_.out[result]) + int64_t{matrix} * args_.height * args_.width;
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = row_of(tile) + 8 * half, g = part * 4;
+        uint32_t words[] = {word(g, half), word(g + 1, half), word(g + 2, half), word(g + 3, half)};
+        exchange_in_row(words);
+        if (row >= tile.last) continue;
+        *reinterpret_cast<uint4*>(out + int64_t{row} * args_.width + column + part * 32 + lane() * 8) =
+            uint4{words[0], words[1], words[2], words[3]};
+      }
+    }
+  }
+
+  const KernelArgs& args_;
+  Box* boxes_;
+  int group_, thread_, turn_ = 0;
+};
 
 template <int kBoxes>
-__device__ void store_rows(const float (&sums)[kBoxes * 32], const KernelArgs& args, const Tile& tile, int group,
-                           bfloat16* out) {
-  const Place place = place_of(tile, group);
+__device__ void store_rows(const float (&sums)[kBoxes * 32], const Tile& tile, Store& store, int matrix) {
 #pragma unroll
-  for (int part = 0; part < kBoxes * 2; ++part) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      uint32_t words[4];
-#pragma unroll
-      for (int g = 0; g < 4; ++g) {
-        const int at = (part * 4 + g) * 4 + half * 2;
-        words[g] = as_word(__floats2bfloat162_rn(sums[at], sums[at + 1]));
-      }
-      store_32(out, tile, args.width, place.row + 8 * half, tile.column + part * 32, place.lane, words);
-    }
+  for (int box = 0; box < kBoxes; ++box) {
+    store.write(tile, 0, tile.column + 64 * box, matrix, [&](int g, int half) {
+      const int at = (box * 8 + g) * 4 + half * 2;
+      return as_word(__floats2bfloat162_rn(sums[at], sums[at + 1]));
+    });
   }
 }
 
-__device__ inline void store_swiglu(const float (&sums)[128], const KernelArgs& args, const Tile& tile, int group) {
-  const Place place = place_of(tile, group);
+__device__ inline void store_swiglu(const float (&sums)[128], const Tile& tile, Store& store) {
 #pragma unroll
-  for (int part = 0; part < kColumns / 64; ++part) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      uint32_t gates[4], ups[4], products[4];
-#pragma unroll
-      for (int g = 0; g < 4; ++g) {
-        const int at = (part * 4 + g) * 4 + half * 2;
-        const __nv_bfloat162 gate = __floats2bfloat162_rn(sums[at], sums[at + 1]);
-        const __nv_bfloat162 up = __floats2bfloat162_rn(sums[64 + at], sums[64 + at + 1]);
-        const float2 wide_gate = __bfloat1622float2(gate), wide_up = __bfloat1622float2(up);
-        gates[g] = as_word(gate);
-        ups[g] = as_word(up);
-        products[g] = as_word(
-            __floats2bfloat162_rn(swiglu_product(wide_gate.x, wide_up.x), swiglu_product(wide_gate.y, wide_up.y)));
-      }
-      const int row = place.row + 8 * half, column = tile.column + part * 32;
-      store_32(static_cast<bfloat16*>(args.out[0]), tile, args.width, row, column, place.lane, gates);
-      store_32(static_cast<bfloat16*>(args.out[1]), tile, args.width, row, column, place.lane, ups);
-      store_32(static_cast<bfloat16*>(args.out[2]), tile, args.width, row, column, place.lane, products);
-    }
+  for (int box = 0; box < 2; ++box) {
+    const auto pair = [&](int g, int half, int first) {
+      const int at = first + (box * 8 + g) * 4 + half * 2;
+      return __floats2bfloat162_rn(sums[at], sums[at + 1]);
+    };
+    const int column = tile.column + 64 * box;
+    store.write(tile, 0, column, 0, [&](int g, int half) { return as_word(pair(g, half, 0)); });
+    store.write(tile, 1, column, 0, [&](int g, int half) { return as_word(pair(g, half, 64)); });
+    store.write(tile, 2, column, 0, [&](int g, int half) {
+      const float2 gate = __bfloat1622float2(pair(g, half, 0)), up = __bfloat1622float2(pair(g, half, 64));
+      return as_word(__floats2bfloat162_rn(swiglu_product(gate.x, up.x), swiglu_product(gate.y, up.y)));
+    });
   }
 }
 
@@ -368,17 +408,16 @@ __device__ inline float2 load_pair(const bfloat16* from) {
 }
 
 template <typename T, int kBoxes>
-__device__ void store_weight_grad(float (&sums)[kBoxes * 32], const KernelArgs& args, const Tile& tile, int group) {
-  const Place place = place_of(tile, group);
+__device__ void store_weight_grad(float (&sums)[kBoxes * 32], const KernelArgs& args, const Tile& tile, Store& store) {
   T* out = static_cast<T*>(args.out[0]) + int64_t{tile.expert} * args.height * args.width;
   if (args.accumulate || sizeof(T) == 4) {
 #pragma unroll
     for (int g = 0; g < kBoxes * 8; ++g) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = place.row + 8 * half, at = g * 4 + half * 2;
+        const int row = store.row_of(tile) + 8 * half, at = g * 4 + half * 2;
         if (row >= tile.last) continue;
-        T* to = out + int64_t{row} * args.width + tile.column + g * 8 + place.lane * 2;
+        T* to = out + int64_t{row} * args.width + tile.column + g * 8 + store.lane() * 2;
         if (args.accumulate) {
           const float2 old = load_pair(to);
           sums[at] += old.x;
@@ -388,43 +427,41 @@ __device__ void store_weight_grad(float (&sums)[kBoxes * 32], const KernelArgs& 
       }
     }
   }
-  if constexpr (sizeof(T) == 2) store_rows<kBoxes>(sums, args, tile, group, out);
+  if constexpr (sizeof(T) == 2) store_rows<kBoxes>(sums, tile, store, tile.expert);
 }
 
 template <Form kForm, typename T, int kBoxes>
-__device__ void store_tile(float (&sums)[kBoxes * 32], const KernelArgs& args, const Tile& tile, int group) {
-  if constexpr (kForm == Form::kSwiglu) {
-    store_swiglu(sums, args, tile, group);
-  } else if constexpr (kForm == Form::kWeightGrad) {
-    store_weight_grad<T, kBoxes>(sums, args, tile, group);
-  } else {
-    store_rows<kBoxes>(sums, args, tile, group, static_cast<bfloat16*>(args.out[0]));
-  }
-}
-
-template <Form kForm, typename T, int kBoxes>
-__device__ void multiply_tile(const KernelArgs& args, Shared& shared, const Tile& tile, Turn& turn, int group) {
+__device__ void multiply_tile(const KernelArgs& args, Shared& shared, const Tile& tile, Turn& turn, int group,
+                              Store& store) {
   float sums[kBoxes * 32] = {};
   sum_tile<kForm, kBoxes>(sums, shared, tile, turn, group);
-  store_tile<kForm, T, kBoxes>(sums, args, tile, group);
+  if constexpr (kForm == Form::kSwiglu) {
+    store_swiglu(sums, tile, store);
+  } else if constexpr (kForm == Form::kWeightGrad) {
+    store_weight_grad<T, kBoxes>(sums, args, tile, store);
+  } else {
+    store_rows<kBoxes>(sums, tile, store, 0);
+  }
 }
 
 template <Form kForm, typename T>
 __device__ void multiply_tiles(const KernelArgs& args, Shared& shared, unsigned rank) {
   const int group = static_cast<int>(threadIdx.x) / 128 - 1;
   Tiles<kForm> tiles(args, rank);
+  Store store(args, shared, group);
   Turn turn;
   for (Tile tile; tiles.next(tile);) {
     if (tile.is_idle(group)) {
       pass_tile(shared, tile, turn);
     } else if (kForm == Form::kSwiglu || tile.columns == kColumns) {
-      multiply_tile<kForm, T, 4>(args, shared, tile, turn, group);
+      multiply_tile<kForm, T, 4>(args, shared, tile, turn, group, store);
     } else if constexpr (kForm != Form::kSwiglu) {
-      if (tile.columns == 192) multiply_tile<kForm, T, 3>(args, shared, tile, turn, group);
-      if (tile.columns == 128) multiply_tile<kForm, T, 2>(args, shared, tile, turn, group);
-      if (tile.columns == 64) multiply_tile<kForm, T, 1>(args, shared, tile, turn, group);
+      if (tile.columns == 192) multiply_tile<kForm, T, 3>(args, shared, tile, turn, group, store);
+      if (tile.columns == 128) multiply_tile<kForm, T, 2>(args, shared, tile, turn, group, store);
+      if (tile.columns == 64) multiply_tile<kForm, T, 1>(args, shared, tile, turn, group, store);
     }
   }
+  store.finish();
 }
 
 #endif
@@ -514,6 +551,7 @@ void grouped_forward(const GroupedForwardArgs& args, CUstream_st* stream) {
   kernel.columns[0] = boxes_of(args.weight, groups.num_experts, groups.out, groups.in, Reads::kAlong);
   kernel.width = static_cast<int>(groups.out);
   kernel.depth = static_cast<int>(groups.in);
+  kernel.results[0] = boxes_of(args.y, 1, groups.rows, groups.out, Reads::kAcross);
   kernel.out[0] = args.y;
   run<Form::kForward>(kernel, stream);
 }
@@ -529,6 +567,7 @@ void grouped_swiglu(const GroupedSwigluArgs& args, CUstream_st* stream) {
   kernel.out[0] = args.gate;
   kernel.out[1] = args.up;
   kernel.out[2] = args.product;
+  for (int i = 0; i < 3; ++i) kernel.results[i] = boxes_of(kernel.out[i], 1, groups.rows, groups.out, Reads::kAcross);
   run<Form::kSwiglu>(kernel, stream);
 }
 
@@ -544,6 +583,7 @@ void grouped_input_grad(const GroupedInputGradArgs& args, CUstream_st* stream) {
   }
   kernel.width = static_cast<int>(groups.in);
   kernel.depth = static_cast<int>(groups.out);
+  kernel.results[0] = boxes_of(args.dx, 1, groups.rows, groups.in, Reads::kAcross);
   kernel.out[0] = args.dx;
   run<Form::kInputGrad>(kernel, stream);
 }
@@ -555,6 +595,7 @@ void grouped_weight_grad(const GroupedWeightGradArgs& args, CUstream_st* stream)
   kernel.columns[0] = boxes_of(args.x, 1, groups.rows, groups.in, Reads::kAcross);
   kernel.height = static_cast<int>(groups.out);
   kernel.width = static_cast<int>(groups.in);
+  kernel.results[0] = boxes_of(args.sums, groups.num_experts, groups.out, groups.in, Reads::kAcross);
   kernel.out[0] = args.sums;
   kernel.accumulate = args.accumulate;
   with_type(args.sum_type, [&](auto element) { run<Form::kWeightGrad, decltype(element)>(kernel, stream); });

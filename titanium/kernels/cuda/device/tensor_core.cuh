@@ -79,6 +79,26 @@ __device__ inline void copy_box_to(uint16_t blocks, void* to, const CUtensorMap&
 // Ordinary stores to shared memory are seen by products that follow.
 __device__ inline void fence_shared_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+// A box of shared memory to a tensor; what lies outside the tensor is left out. Copies are counted in batches.
+__device__ inline void copy_box_out(const CUtensorMap& map, int column, int row, int matrix, const void* from) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+               "r"(shared_address(from)), "r"(column), "r"(row), "r"(matrix)
+               : "memory");
+}
+__device__ inline void close_copies_out() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until all but the last kBatches have been read from shared memory.
+template <int kBatches>
+__device__ void wait_until_read_all_but() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kBatches) : "memory");
+}
+// Four 8 x 8 matrices from the registers in which products leave their results; lane i says where row i % 8 of matrix
+// i / 8 lies.
+__device__ inline void store_matrices(void* row, const uint32_t (&words)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+               "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+               : "memory");
+}
+
 // --- Products ---
 
 enum class Reads { kAlong, kAcross };
