@@ -1,6 +1,6 @@
 """Whether training with our kernels follows training with ATen's operators: losses of the same runs, step by step.
 
-    LD_LIBRARY_PATH=... python3 bench/h200/follow_reference.py
+    LD_LIBRARY_PATH=... python3 bench/h200/follow_reference.py [part of a run's name]
 
 The yardstick is what rounding alone does: a second reference run whose batch is computed in two halves, so that sums are rounded in
 another order. Prints the mean and the largest difference of the losses; fails where ours is beyond twice the yardstick's.
@@ -12,13 +12,30 @@ import subprocess
 import sys
 import tempfile
 
+from run import SETTINGS
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+LONG = ["--training.seq_len", "4096", "--training.steps", "50", "--optimizer.lr", "3e-4", "--lr_scheduler.warmup_steps", "10"]
 # Options, and the batch.
 RUNS = {
     "debugmodel, 200 steps": (["--job.config_file", "configs/llama3/debug_model.toml", "--training.steps", "200"], 8),
-    "1B, 50 steps": (["--model.flavor", "1B", "--training.seq_len", "4096", "--training.steps", "50", "--optimizer.lr", "3e-4",
-                      "--lr_scheduler.warmup_steps", "10"], 2),
+    "1B, 50 steps": (["--model.flavor", "1B", *LONG], 2),
 }
+# Models with experts of fewer layers, as bench/h200/run.py has them.
+EXPERTS = {"DeepSeek V3 16B, 14 layers, 4096, batch 4": 2, "GPT-OSS 20B, 12 layers, 4096, batch 2": 2}
+
+
+def with_experts(folder):
+    """Their runs, with the folders of their config.json."""
+    for setting in SETTINGS:
+        if setting.name not in EXPERTS:
+            continue
+        place = pathlib.Path(folder) / setting.model
+        place.mkdir()
+        setting.write_assets(place)
+        yield f"{setting.name.rsplit(', 4096', 1)[0]}, 50 steps", (
+            ["--model.name", setting.model, "--model.flavor", "auto", "--model.hf_assets_path", str(setting.assets),
+             "--training.dtype", "bfloat16", *LONG], EXPERTS[setting.name])
 
 
 def losses(options, batch, *more):
@@ -39,7 +56,10 @@ def difference(a, b):
 def main():
     beyond = False
     print("| run | last loss | ours: mean / largest difference | rounding alone: mean / largest |\n|---|---|---|---|")
-    for name, (options, batch) in RUNS.items():
+    folder = tempfile.TemporaryDirectory()
+    for name, (options, batch) in [*RUNS.items(), *with_experts(folder.name)]:
+        if len(sys.argv) > 1 and sys.argv[1] not in name:
+            continue
         whole = [*options, "--training.global_batch_size", str(batch)]
         reference = losses(whole, batch, "--debug.reference_ops")
         ours = difference(losses(whole, batch), reference)
