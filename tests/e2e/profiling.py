@@ -8,6 +8,7 @@ import re
 import subprocess
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TITANIUM = os.environ["TITANIUM"]
@@ -126,6 +127,31 @@ class Profiling(unittest.TestCase):
         self.assertRegex(out, r"WARNING - the trace .*/iteration_2/rank0_trace.json cannot be written: .*Not a directory.*\. "
                               r"Check the folder and its free space\.")
         self.assertIn("Training completed", out)
+
+    def test_a_picture_of_a_trace_has_the_shares_of_the_step(self):
+        def event(category, name, begin, length):
+            return {"cat": category, "name": name, "ts": begin, "dur": length, "args": {}}
+
+        # A step of 100 us that begins at 1000: 40 us of products, 20 of attention, 20 of AdamW, 10 of a copy, 10 idle.
+        ranges = [event("gpu_user_annotation", *words) for words in (("ProfilerStep#3", 1000, 100), ("head_loss", 1030, 10), ("attention backward", 1040, 30),
+                                                                    ("optimizer", 1080, 20))]
+        work = [event("kernel", "nvjet_before", 900, 50), event("kernel", "nvjet_a", 1000, 40), event("kernel", "flash_bprop<&>", 1040, 20),
+                event("gpu_memcpy", "Memcpy", 1060, 10), event("kernel", "adamw_kernel", 1080, 20)]
+        trace, picture = self.folder / "trace.json", self.folder / "trace.svg"
+        trace.write_text(json.dumps({"traceEvents": ranges + work}))
+        words = ["python3", ROOT / "bench/trace_picture.py", trace, "--out", picture]
+        done = subprocess.run([*words, "--step", "3", "--title", "<8B>"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shares = dict(re.findall(r"\| ([a-z ]+) \| [\d.]+ \| ([\d.]+) % \|", done.stdout))
+        self.assertEqual({kind: float(share) for kind, share in shares.items()},
+                         {"matrix products": 40, "attention": 20, "optimizer and norm": 20, "copies": 10, "idle": 10})
+        self.assertIn("| backward | 0.0 |", done.stdout)
+        words_shown = [element.text for element in xml.etree.ElementTree.parse(picture).iter() if element.tag.endswith("text")]
+        self.assertIn("<8B>", words_shown)
+        self.assertIn("matrix products 40.0 %", words_shown)
+        missing = subprocess.run([*words, "--step", "4"], capture_output=True, text=True)
+        self.assertEqual((missing.returncode, missing.stderr.strip()),
+                         (1, "the trace has no work of a GPU in ProfilerStep#4; it has ProfilerStep#3. Choose with --step."))
 
     def test_memory_snapshots_need_a_gpu(self):
         done = self.run_program("--profiling.enable_memory_snapshot")
