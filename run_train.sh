@@ -20,6 +20,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source tools/setup.sh
+case " $* " in *" --quiet "*) TITANIUM_QUIET=1 ;; esac
 source tools/train_command.sh
 if [ -z "${TITANIUM:-}" ]; then
   titanium_setup program titanium

@@ -24,7 +24,7 @@ def read_losses(path):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         try:
             record = json.loads(line)
-            if record["loss"] is not None:
+            if record.get("loss") is not None:
                 points.append((record["step"], record["loss"]))
         except (ValueError, KeyError, TypeError) as error:
             sys.exit(f"{path}:{number}: not a line of metrics.jsonl ({error})")

@@ -10,13 +10,61 @@
 #   TITANIUM_TORCH_DIR   an installed torch 2.11.0 (the folder that holds lib/ and include/) to use instead of our own
 #   TITANIUM_CUDA        off: a CPU build even where there is a CUDA compiler; on: a CUDA build even where there is neither a
 #                        compiler nor a driver, as for an image (default: auto)
+#   TITANIUM_QUIET       not empty: says nothing but errors and what compilers say
 #   TITANIUM_PRESET      native (default), release, debug, asan or tsan
 
 TITANIUM_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly TITANIUM_ROOT
 
-say() { if [ -n "${NO_COLOR:-}" ]; then printf '[setup] %s\n' "$*"; else printf '\033[1m[setup]\033[0m %s\n' "$*"; fi >&2; }
+say() { if [ -n "${TITANIUM_QUIET:-}" ]; then return 0; elif [ -n "${NO_COLOR:-}" ] || [ ! -t 2 ]; then printf '[setup] %s\n' "$*"; else printf '\033[1m[setup]\033[0m %s\n' "$*"; fi >&2; }
 fail() { printf '[setup] error: %s\n' "$*" >&2; exit 1; }
+
+# Passes the lines of a tool on, counting those that match $3: with the count of $2 (0: not known yet), the rate and the time left on one line of a
+# terminal, else as a line every 10 s. Lines that match $3 (regular expression) are only counted; one that matches $4 has the total as its first
+# group. Of others, those that match $5 are left out. $1 says what is done. Tests do not wait as long: SETUP_LINE_SECONDS.
+show_progress() {
+  local label=$1 total=$2 counted=$3 totals=$4 dropped=$5 line done=0 begin=$SECONDS wait=${SETUP_LINE_SECONDS:-10} open=0 status
+  local next=$((begin + wait))
+  while true; do
+    line=
+    if IFS= read -r -t 1 line; then status=0; else status=$?; fi
+    if [ "$status" -le 128 ] && [ "$status" -ne 0 ] && [ -z "$line" ]; then break; fi # the end, not a second without a line
+    if [[ -n $totals && $line =~ $totals ]]; then total=${BASH_REMATCH[1]}; fi
+    if [[ $line =~ $counted ]]; then
+      done=$((done + 1))
+    elif [ -n "$line" ] && ! [[ -n $dropped && $line =~ $dropped ]]; then
+      [ "$open" -eq 0 ] || printf '\r\033[K' >&2
+      open=0
+      printf '%s\n' "$line" >&2
+    fi
+    [ -z "${TITANIUM_QUIET:-}" ] || continue
+    if [ -t 2 ]; then
+      [ "$done" -eq 0 ] || { printf '\r%s\033[K' "$(progress_line "$label" "$done" "$total" $((SECONDS - begin)))" >&2; open=1; }
+    elif [ "$SECONDS" -ge "$next" ]; then
+      say "$(progress_line "$label" "$done" "$total" $((SECONDS - begin)))"
+      next=$((SECONDS + wait))
+    fi
+  done
+  [ "$open" -eq 0 ] || printf '\n' >&2
+}
+
+# Runs a tool that draws its own progress: on a terminal it does, else its lines go to show_progress.
+shows_itself() {
+  if [ -t 2 ] && [ -z "${TITANIUM_QUIET:-}" ]; then "$@" >&2; else "$@" 2>&1; fi
+}
+
+# "compiling: 120 of 480, 2.4/s, 150 s left"; with what is known.
+progress_line() {
+  local label=$1 done=$2 total=$3 seconds=$4
+  printf '%s: %d' "$label" "$done"
+  [ "$total" -eq 0 ] || printf ' of %d' "$total"
+  if [ "$done" -gt 0 ] && [ "$seconds" -gt 0 ]; then
+    printf ', %d.%d/s' $((done / seconds)) $((10 * done / seconds % 10))
+    [ "$total" -lt "$done" ] || printf ', %d s left' $(((total - done) * seconds / done))
+  else
+    printf ', %d s' "$seconds"
+  fi
+}
 
 # Lines of group $2 in file $1, comments dropped.
 group() { sed -e 's/ *#.*//' "$1" | awk -v want="[$2]" '/^\[/ { inside = ($1 == want); next } inside && NF' ; }
@@ -38,7 +86,9 @@ install_packages() {
   fi
   say "installing ${#missing[@]} packages: ${missing[*]}"
   "${sudo[@]}" apt-get update -qq || say "apt-get update failed; trying with the lists at hand"
-  DEBIAN_FRONTEND=noninteractive "${sudo[@]}" $apt_line >&2 || fail "apt-get failed. Install by hand: $apt_line"
+  DEBIAN_FRONTEND=noninteractive shows_itself "${sudo[@]}" $apt_line |
+    show_progress "packages" 0 '^Setting up ' '([0-9]+) newly installed' '^(Get:|Selecting|Preparing|Unpacking|Reading|Building|\(Reading|Processing|Fetched|Created symlink|The following|  |Need to get|After this|[0-9]+ upgraded|debconf)' ||
+    fail "apt-get failed. Install by hand: $apt_line"
 }
 
 # The venv is shared by all checkouts with the same pins: its name is their checksum.
@@ -59,7 +109,9 @@ install_wheels() {
     [ -e "$venv/.group-$name" ] && continue
     mapfile -t wheels < <(group "$pins_file" "$name")
     say "downloading ${#wheels[@]} wheels of group '$name' into $venv"
-    "$venv/bin/pip" install --disable-pip-version-check --no-deps --no-compile --progress-bar on -r <(printf '%s\n' "${wheels[@]}") >&2 ||
+    printf '%s\n' "${wheels[@]}" >"$venv/.wanted"
+    shows_itself "$venv/bin/pip" install --disable-pip-version-check --no-deps --no-compile -r "$venv/.wanted" |
+      show_progress "wheels of group '$name'" ${#wheels[@]} '^Collecting ' '' '^(  |Downloading|Using cached|Installing collected|Successfully installed|Looking in)' ||
       fail "pip failed. Install by hand: $venv/bin/pip install --no-deps ${wheels[*]%% *}"
     touch "$venv/.group-$name"
   done
@@ -160,7 +212,7 @@ titanium_setup() {
     setup_key "$purpose" >"$build/.setup"
   fi
   # Silent when there is nothing to do.
-  NINJA_STATUS='[%f/%t, %p, %e s] ' ninja -C "$build" "${2:-all}" | { grep --line-buffered -v -E '^ninja: (Entering|no work)|Re-checking globbed' || true; } >&2 ||
+  NINJA_STATUS='[step of %t] ' ninja -C "$build" "${2:-all}" 2>&1 | show_progress "building" 0 '^\[step of ' '^\[step of ([0-9]+)\]' '^ninja: (Entering|no work)|Re-checking globbed' ||
     fail "the build failed; the compiler's message above says why"
   unlock_build
 }

@@ -87,6 +87,15 @@ class Data(unittest.TestCase):
                             "--validation.seq_len=32", "--validation.steps=1")
         for name in ("held out", "seen"):
             self.assertRegex(output, rf"Set {name}: validate step:  1  loss: +\d")
+        folder = self.folder / "sets"
+        records = {line["set"]: line for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()) if "validation_loss" in line}
+        events = {event["set"]: event for event in map(json.loads, (folder / "run.jsonl").read_text().splitlines()) if event["event"] == "validation"}
+        self.assertEqual(list(records), ["held out", "seen"])
+        self.assertNotEqual(records["held out"]["validation_loss"], records["seen"]["validation_loss"])
+        for name, record in records.items():
+            self.assertAlmostEqual(record["validation_loss"], events[name]["loss"], places=6)
+        page = self.run_program("report", str(folder), "--out", str(self.folder / "sets.html"))
+        self.assertIn('"set":"held out"', (self.folder / "sets.html").read_text(), page)
 
     def test_a_source_that_must_not_end_ends_the_run(self):
         few = self.folder / "few.jsonl"

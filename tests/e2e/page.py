@@ -73,6 +73,18 @@ class Page(unittest.TestCase):
         self.assertIn("node-7", dom.one("details", data_part="environment").text)
         self.assertTrue(dom.one("details", data_part="pipeline").one("img").attributes["alt"].startswith("1F1B: 2 ranks, 2 stages"))
 
+    def test_every_validation_set_has_a_curve_and_a_tile(self):
+        sets = [{"event": "validation", "unix_s": 1_790_000_100, "step": step, "loss": loss, "set": name}
+                for step in (200, 400) for name, loss in (("books", 3.5), ("web & more", 2.5))]
+        run = run_folders.write_run(self.folder / "sets", events=sets, end="completed")
+        lines = [line for line in (run / "run.jsonl").read_text().splitlines() if '"validation"' not in line or '"set"' in line]
+        (run / "run.jsonl").write_text("\n".join(lines) + "\n")
+        dom = self.report(run)
+        self.assertEqual([entry.text for entry in dom.one(data_plot="loss").one(class_="legend").all("span")],
+                         ["training", "validation, books", "validation, web & more"])
+        tiles = {tile.one("dt").text: tile.one("dd").text for tile in dom.one("article", data_run="sets").one("dl").children}
+        self.assertEqual((tiles["validation, books"], tiles["validation, web & more"]), ("3.5", "2.5"))
+
     def test_several_runs_lie_over_each_other(self):
         first = run_folders.write_run(self.folder / "base", end="completed", changed=[("optimizer.lr", "1e-4", "8e-4")])
         second = run_folders.write_run(self.folder / "higher lr", steps=700, loss=9.5, changed=[("optimizer.lr", "3e-4", "8e-4")])

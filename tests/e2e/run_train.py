@@ -4,6 +4,7 @@ folder get along, and that the files in deploy/ are well-formed."""
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -140,6 +141,43 @@ class SetUpTest(unittest.TestCase):
 
     def test_what_runs_after_a_set_up_does_not_hold_the_folder(self):
         self.finish(self.start("test", after="exec flock --nonblock build/.setup.lock true"))
+
+
+# Eight steps as Ninja tells them, of which four end within three seconds; then a compiler's line.
+STEPS = r"""
+set -euo pipefail
+source tools/setup.sh
+{ for step in 1 2 3 4; do echo "[step of 8] Building $step"; sleep 0.7; done; echo "ninja: no work"; echo "a warning"; exit "${1:-0}"; } |
+  show_progress building 0 '^\[step of ' '^\[step of ([0-9]+)\]' '^ninja: ' || fail "it failed"
+"""
+
+
+class SetUpProgressTest(unittest.TestCase):
+    def run_steps(self, *arguments, code=0, terminal=False, **variables):
+        command = ["bash", "-c", STEPS, "bash", *arguments]
+        if terminal:
+            command = ["script", "--quiet", "--return", "--command", shlex.join(command), "/dev/null"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, env={"PATH": "/usr/bin:/bin", "HOME": "/tmp", "SETUP_LINE_SECONDS": "1", **variables})
+        self.assertEqual(done.returncode, code, done.stderr)
+        return (done.stdout if terminal else done.stderr).decode()
+
+    def test_without_a_terminal_a_line_now_and_then_has_rate_and_time_left(self):
+        lines = self.run_steps().splitlines()
+        self.assertIn("a warning", lines)
+        shown = [line for line in lines if line.startswith("[setup] ")]
+        self.assertGreaterEqual(len(shown), 2)
+        for line in shown:
+            self.assertRegex(line, r"^\[setup\] building: [1-4] of 8, \d+\.\d/s, \d+ s left$")
+        self.assertEqual(set(lines) - set(shown), {"a warning"})
+        self.assertEqual(self.run_steps(TITANIUM_QUIET="1"), "a warning\n")
+
+    def test_a_terminal_has_one_line(self):
+        shown = self.run_steps(terminal=True)
+        self.assertRegex(shown, r"\rbuilding: 4 of 8, \d+\.\d/s, \d+ s left\x1b\[K")
+        self.assertIn("\r\x1b[Ka warning\r\n", shown)
+
+    def test_a_step_that_fails_is_not_hidden(self):
+        self.assertIn("[setup] error: it failed", self.run_steps("3", code=1))
 
 
 class DeployTest(unittest.TestCase):

@@ -45,8 +45,9 @@ class Train(unittest.TestCase):
         return finished.stdout
 
     def metrics(self, dump="run"):
+        """The logged steps, without the lines of validations."""
         lines = (self.folder / dump / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line, parse_float=str) for line in lines]
+        return [record for record in (json.loads(line, parse_float=str) for line in lines) if "validation_loss" not in record]
 
     def refused(self, sentence, *options, code=2):
         finished = self.run_program(*options)

@@ -72,8 +72,10 @@ class Events(unittest.TestCase):
             read = 0
         self.assertLess(read, 3)
 
-    def test_jsonl_has_one_object_for_each_logged_step(self):
+    def test_jsonl_has_one_object_for_each_logged_step_and_validation(self):
         lines = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([line["validation_loss"] for line in lines if "validation_loss" in line], [0.75, 0.75])
+        lines = [line for line in lines if "validation_loss" not in line]
         self.assertEqual([line["step"] for line in lines], LOGGED)
         keys = ["step", "loss", "max_loss", "grad_norm", "lr", "tps", "tflops", "mfu", "memory_gib", "memory_active_gib", "tokens", "time_s",
                 "step_s", "data_wait_percent", "unix_s"]

@@ -72,6 +72,14 @@ class WandbRun(unittest.TestCase):
                 (value,) = [item[tag] for item in history if item["_step"] == event.step and tag in item]
                 self.assertAlmostEqual(float(value), event.value, delta=1e-6 * max(1, abs(event.value)), msg=tag)
 
+    def test_what_the_driver_says_of_gpus_is_among_the_system_metrics(self):
+        (self.folder / "driver").mkdir()
+        (self.folder / "driver/libnvidia-ml.so.1").symlink_to(pathlib.Path(os.environ["TITANIUM_BUILD"]).resolve() / "libnvml_stand_in.so")
+        self.train("--training.steps=1", LD_LIBRARY_PATH=str(self.folder / "driver"))
+        (path,) = self.runs()
+        (usage, *_) = [record["stats"]["item"] for record in self.records(path) if record["type"] == "stats"]
+        self.assertEqual((usage["gpu.0.gpu"], usage["gpu.0.temp"], usage["gpu.0.powerWatts"], usage["gpu.1.memoryAllocated"]), (97, 63, 525, 50))
+
     def test_a_resumed_run_keeps_its_id(self):
         saves = ["--checkpoint.enable", "--checkpoint.interval=2", "--checkpoint.no_last_save_model_only"]
         self.train("--training.steps=2", *saves)

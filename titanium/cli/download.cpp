@@ -127,7 +127,7 @@ int run_download(Arguments args) {
   }
   std::optional<Progress> bar;
   const remote::HubResult result = remote::download_from_hub(download, [&](int64_t done, int64_t total) {
-    if (!bar) bar.emplace("downloading", total);
+    if (!bar) bar.emplace("downloading", total, ProgressUnit::kBytes);
     bar->update(done);
   });
   bar.reset();

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "titanium/base/error.h"
+#include "titanium/base/progress.h"
 #include "titanium/cli/arguments.h"
 #include "titanium/cli/train.h"
 #include "titanium/comm/environment.h"
@@ -60,7 +61,11 @@ int run_tune(Arguments args) {
   show_log();
   ops::start_gemm_trials();
   const std::atomic<bool> never = false;
-  train::train(loaded, {never, end_after_peer_failure});
+  std::optional<Progress> bar(std::in_place, "tuning, steps", steps);
+  train::train(loaded, {.stop_requested = never,
+                        .on_peer_failure = end_after_peer_failure,
+                        .on_step = [&](int64_t step) { bar->update(step); }});
+  bar.reset();
   const ops::GemmTrials found = ops::finish_gemm_trials();
   if (found.trials.empty()) {
     throw UsageError(

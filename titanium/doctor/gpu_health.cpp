@@ -1,54 +1,14 @@
 #include "titanium/doctor/gpu_health.h"
 
-#include <dlfcn.h>
 #include <fmt/ranges.h>
 
 #include "titanium/base/error.h"
+#include "titanium/base/nvml.h"
 
 namespace titanium::doctor {
 namespace {
 
-using Device = void*;
-constexpr int kSuccess = 0;
 constexpr int kClockOfMultiprocessors = 1, kSensorOfGpu = 0, kUncorrected = 1, kSinceDriverLoad = 0;
-
-struct Memory {
-  unsigned long long total, free, used;
-};
-
-// The few functions of NVML that are asked, by their C signatures: its header comes with a toolkit that a machine need
-// not have.
-class Nvml {
- public:
-  Nvml() : library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW)) {
-    const auto init = find<int()>("nvmlInit_v2");
-    ready_ = init != nullptr && init() == kSuccess;
-  }
-  ~Nvml() {
-    if (const auto shutdown = find<int()>("nvmlShutdown"); ready_ && shutdown != nullptr) shutdown();
-    if (library_ != nullptr) ::dlclose(library_);
-  }
-  Nvml(const Nvml&) = delete;
-  Nvml& operator=(const Nvml&) = delete;
-
-  bool ready() const { return ready_; }
-
-  // True when the library has the function and it succeeds.
-  template <typename... Args>
-  bool ask(const char* name, Args... args) const {
-    const auto function = find<int(Args...)>(name);
-    return function != nullptr && function(args...) == kSuccess;
-  }
-
- private:
-  template <typename Signature>
-  Signature* find(const char* name) const {
-    return library_ == nullptr ? nullptr : reinterpret_cast<Signature*>(::dlsym(library_, name));
-  }
-
-  void* library_;
-  bool ready_ = false;
-};
 
 struct Reason {
   uint64_t bit;
@@ -61,7 +21,7 @@ constexpr Reason kBadReasons[] = {
 
 std::optional<GpuHealth> read_gpu_health(const std::string& pci_bus_id) {
   const Nvml nvml;
-  Device device = nullptr;
+  Nvml::Device device = nullptr;
   if (!nvml.ready() || !nvml.ask("nvmlDeviceGetHandleByPciBusId_v2", pci_bus_id.c_str(), &device)) return std::nullopt;
   GpuHealth health;
   char driver[96] = "unknown";
@@ -76,7 +36,7 @@ std::optional<GpuHealth> read_gpu_health(const std::string& pci_bus_id) {
   if (nvml.ask("nvmlDeviceGetTotalEccErrors", device, kUncorrected, kSinceDriverLoad, &errors)) {
     health.uncorrected_errors = errors;
   }
-  Memory memory{};
+  NvmlMemory memory{};
   if (nvml.ask("nvmlDeviceGetMemoryInfo", device, &memory)) health.used_bytes = memory.used;
   return health;
 }

@@ -74,13 +74,15 @@ Json series_of(const Columns& columns, const PageOptions& options) {
 }
 
 Json summary_of(const RunSummary& summary) {
+  Json validation = Json::array();
+  for (const auto& [set, loss] : summary.validation) validation.push_back({{"set", set}, {"loss", number(loss)}});
   return {{"state", to_string(summary.state)},
           {"step", summary.step},
           {"total_steps", summary.total_steps},
           {"last_logged", summary.last_logged},
           {"tokens", number(summary.tokens)},
           {"loss", number(summary.loss)},
-          {"validation_loss", number(summary.validation_loss)},
+          {"validation", std::move(validation)},
           {"tps", number(summary.tps)},
           {"mfu", number(summary.mfu)},
           {"memory_gib", number(summary.memory_gib)},
@@ -127,6 +129,20 @@ Json member(const Json& object, const char* key) {
   return found == object.end() ? Json() : *found;
 }
 
+// The curve of each set.
+Json validation_of(const RunData& run) {
+  Json sets = Json::array();
+  for (const auto& [set, losses] : run.validation) {
+    Json x = Json::array(), y = Json::array();
+    for (const auto& [step, loss] : losses) {
+      x.push_back(step);
+      y.push_back(number(loss));
+    }
+    sets.push_back({{"set", set}, {"x", std::move(x)}, {"y", std::move(y)}});
+  }
+  return sets;
+}
+
 Json describe(const RunFolder& folder, const PageOptions& options, double now) {
   const RunData& run = folder.data();
   const Json start = run.start.is_object() ? run.start : Json::object();
@@ -142,11 +158,7 @@ Json describe(const RunFolder& folder, const PageOptions& options, double now) {
                {"config", member(start, "config")},
                {"environment", member(start, "environment")},
                {"notes", notes_of(run)}};
-  json["validation"] = {{"x", Json::array()}, {"y", Json::array()}};
-  for (const auto& [step, loss] : run.validation) {
-    json["validation"]["x"].push_back(step);
-    json["validation"]["y"].push_back(number(loss));
-  }
+  json["validation"] = validation_of(run);
   json["checkpoints"] = json["restarts"] = Json::array();
   for (const auto& [step, saved] : run.checkpoints) {
     json["checkpoints"].push_back({{"step", step}, {"unix_s", saved.unix_s}, {"seconds", saved.seconds}});

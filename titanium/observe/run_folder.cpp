@@ -43,6 +43,7 @@ bool read_columns(AppendedLines& lines, Columns& columns, int64_t& damaged) {
         try {
           const nlohmann::json record = parse_json(line);
           const bool good = record.is_object() && record.contains("step") && record["step"].is_number();
+          if (good && record.contains("validation_loss")) return;  // run.jsonl has it, too
           good ? columns.add(record) : void(++damaged);
         } catch (const JsonError&) {
           ++damaged;
@@ -171,7 +172,7 @@ void RunFolder::take_event(const nlohmann::ordered_json& event) {
   const std::string kind = text_of(event, "event");
   const double step = number_of(event, "step"), unix_s = number_of(event, "unix_s");
   if (kind == "start") take_start(event);
-  if (kind == "validation") data_.validation[step] = number_of(event, "loss", kNothing);
+  if (kind == "validation") data_.validation[text_of(event, "set")][step] = number_of(event, "loss", kNothing);
   if (kind == "checkpoint") data_.checkpoints[step] = {{step, unix_s}, number_of(event, "seconds")};
   if (kind == "error") data_.error = {static_cast<int>(number_of(event, "rank")), unix_s, text_of(event, "message")};
   if (kind == "end") data_.end = text_of(event, "how");
@@ -180,7 +181,7 @@ void RunFolder::take_event(const nlohmann::ordered_json& event) {
 void RunFolder::take_start(const nlohmann::ordered_json& event) {
   const double step = number_of(event, "step"), unix_s = number_of(event, "unix_s");
   data_.first_start == 0 ? void(data_.first_start = unix_s) : data_.restarts.push_back({step, unix_s});
-  data_.validation.erase(data_.validation.upper_bound(step), data_.validation.end());
+  for (auto& [set, losses] : data_.validation) losses.erase(losses.upper_bound(step), losses.end());
   data_.checkpoints.erase(data_.checkpoints.upper_bound(step), data_.checkpoints.end());
   data_.end.clear();
   data_.start = event;

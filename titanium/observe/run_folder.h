@@ -47,8 +47,8 @@ struct RunError {
 
 struct RunData {
   Columns columns;
-  std::map<int, Columns> ranks;         // with metrics.save_for_all_ranks
-  std::map<double, double> validation;  // loss by step
+  std::map<int, Columns> ranks;                                // with metrics.save_for_all_ranks
+  std::map<std::string, std::map<double, double>> validation;  // loss by set and step; "" is a set without a name
   std::map<double, Checkpoint> checkpoints;
   std::vector<RunEvent> restarts;
   nlohmann::ordered_json start;            // the last "start" event; an empty object when there is none

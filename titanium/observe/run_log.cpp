@@ -84,9 +84,10 @@ void RunLog::append(const Json& event) {
   file_->append(to_line(event));
 }
 
-void RunLog::validation(int64_t step, double loss, double tps) {
+void RunLog::validation(int64_t step, double loss, double tps, const std::string& set) {
   Json event = make_event("validation");
   event.update({{"step", step}, {"loss", loss}, {"tps", tps}});
+  if (!set.empty()) event["set"] = set;
   append(event);
 }
 

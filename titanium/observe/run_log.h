@@ -36,7 +36,8 @@ class RunLog {
   // replaces the file. Throws Error when it cannot be written.
   RunLog(const std::filesystem::path& folder, const config::LoadedConfig& loaded, const RunStart& start);
 
-  void validation(int64_t step, double loss, double tps);
+  // `set` is empty where there is one set alone.
+  void validation(int64_t step, double loss, double tps, const std::string& set);
   void checkpoint(int64_t step, double seconds);
   void end(int64_t step, RunEnd how);
 

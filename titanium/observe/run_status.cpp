@@ -22,6 +22,29 @@ void add(std::string& text, const char* name, const char* unit, const char* mean
   text += fmt::format("# HELP {0} {1}\n{0} {2}\n", name, meaning, number(value));
 }
 
+std::string escaped(const std::string& label) {
+  std::string text;
+  for (const char c : label) {
+    if (c == '\n') {
+      text += "\\n";
+      continue;
+    }
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text;
+}
+
+// One family with a sample for each set.
+void add_validation(std::string& text, const std::map<std::string, double>& losses) {
+  if (losses.empty()) return;
+  text += "# TYPE titanium_validation_loss gauge\n# HELP titanium_validation_loss Loss of the last validation.\n";
+  for (const auto& [set, loss] : losses) {
+    const std::string label = set.empty() ? "" : fmt::format(R"({{set="{}"}})", escaped(set));
+    text += fmt::format("titanium_validation_loss{} {}\n", label, number(loss));
+  }
+}
+
 void add_counter(std::string& text, const char* name, const char* meaning, int64_t value) {
   text += fmt::format("# TYPE {0} counter\n# HELP {0} {1}\n{0}_total {2}\n", name, meaning, value);
 }
@@ -46,9 +69,9 @@ void RunStatus::logged(const LoggedStep& values) {
   logged_ = values;
 }
 
-void RunStatus::validated(double loss) {
+void RunStatus::validated(double loss, const std::string& set) {
   const std::lock_guard lock(mutex_);
-  validation_loss_ = loss;
+  validation_losses_[set] = loss;
 }
 
 void RunStatus::checkpoint_saved(int64_t step) {
@@ -78,7 +101,7 @@ std::string RunStatus::open_metrics() const {
         logged_->data_wait_percent);
     add_counter(text, "titanium_tokens", "Tokens seen by all ranks.", logged_->tokens);
   }
-  if (validation_loss_) add(text, "titanium_validation_loss", "", "Loss of the last validation.", *validation_loss_);
+  add_validation(text, validation_losses_);
   if (checkpoint_step_) {
     add(text, "titanium_checkpoint_step", "", "Step of the last checkpoint that this process has saved.",
         static_cast<double>(*checkpoint_step_));

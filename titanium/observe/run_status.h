@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -35,7 +36,8 @@ class RunStatus {
 
   void step_finished(int64_t step);
   void logged(const LoggedStep& values);
-  void validated(double loss);
+  // `set` is empty where there is one set alone.
+  void validated(double loss, const std::string& set = "");
   void checkpoint_saved(int64_t step);
 
   // As OpenMetrics 1.0 has it. What is not known yet is left out.
@@ -54,7 +56,7 @@ class RunStatus {
   int64_t step_ = 0;
   double last_step_at_;  // of the start until a step has ended
   std::optional<LoggedStep> logged_;
-  std::optional<double> validation_loss_;
+  std::map<std::string, double> validation_losses_;  // by set
   std::optional<int64_t> checkpoint_step_;
   double checkpoint_at_ = 0;
 };

@@ -64,7 +64,9 @@ RunSummary summarize(const RunData& run, double now) {
   summary.tps = columns.last("tps");
   summary.mfu = columns.last("mfu");
   summary.memory_gib = columns.last("memory_gib");
-  if (!run.validation.empty()) summary.validation_loss = run.validation.rbegin()->second;
+  for (const auto& [set, losses] : run.validation) {
+    if (!losses.empty()) summary.validation.emplace_back(set, losses.rbegin()->second);
+  }
   summary.step_seconds = recent_step_seconds(columns);
   summary.restarts = static_cast<int64_t>(run.restarts.size());
   summary.state = state_of(run, summary, now);

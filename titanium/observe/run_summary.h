@@ -23,10 +23,10 @@ struct RunSummary {
   double total_steps = 0;  // 0 where unknown
   double last_logged = 0;  // unix time
   std::optional<double> tokens, loss, tps, mfu, memory_gib;
-  std::optional<double> validation_loss;
-  std::optional<double> step_seconds;  // of the last steps
-  std::optional<double> seconds_left;  // at that rate; of a run that goes on
-  double elapsed = 0;                  // since the first start, until the last record or now if it goes on
+  std::vector<std::pair<std::string, double>> validation;  // the last loss of each set
+  std::optional<double> step_seconds;                      // of the last steps
+  std::optional<double> seconds_left;                      // at that rate; of a run that goes on
+  double elapsed = 0;  // since the first start, until the last record or now if it goes on
   // Time in steps that count as a share of `elapsed`: what building, loading, failures, repeated steps and waiting for
   // a restart leave.
   std::optional<double> goodput;

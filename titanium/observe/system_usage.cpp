@@ -1,5 +1,7 @@
 #include "titanium/observe/system_usage.h"
 
+#include <fmt/format.h>
+
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -20,9 +22,16 @@ std::map<std::string, double> read_sizes(const char* path) {
   return sizes;
 }
 
+// What NVML says of the shares of time, in percent.
+struct Utilization {
+  unsigned gpu, memory;
+};
+constexpr int kSensorOfGpu = 0;
+
 }  // namespace
 
-SystemUsage::SystemUsage() : processor_(read_processor()), traffic_(read_traffic()) {}
+SystemUsage::SystemUsage(const char* nvml_library)
+    : processor_(read_processor()), traffic_(read_traffic()), nvml_(nvml_library) {}
 
 SystemUsage::Processor SystemUsage::read_processor() {
   std::ifstream file("/proc/stat");
@@ -54,6 +63,34 @@ SystemUsage::Traffic SystemUsage::read_traffic() {
   return sums;
 }
 
+void SystemUsage::add_gpus(std::vector<Scalar>& values) const {
+  unsigned count = 0;
+  if (!nvml_.ready() || !nvml_.ask("nvmlDeviceGetCount_v2", &count)) return;
+  for (unsigned index = 0; index < count; ++index) {
+    Nvml::Device device = nullptr;
+    if (!nvml_.ask("nvmlDeviceGetHandleByIndex_v2", index, &device)) continue;
+    const auto add = [&](const char* name, double value) {
+      values.push_back({fmt::format("gpu.{}.{}", index, name), value});
+    };
+    if (Utilization busy{}; nvml_.ask("nvmlDeviceGetUtilizationRates", device, &busy)) {
+      add("gpu", busy.gpu);
+      add("memory", busy.memory);
+    }
+    if (NvmlMemory memory{}; nvml_.ask("nvmlDeviceGetMemoryInfo", device, &memory) && memory.total > 0) {
+      add("memoryAllocated", 100 * static_cast<double>(memory.used) / static_cast<double>(memory.total));
+      add("memoryAllocatedBytes", static_cast<double>(memory.used));
+    }
+    if (unsigned celsius = 0; nvml_.ask("nvmlDeviceGetTemperature", device, kSensorOfGpu, &celsius))
+      add("temp", celsius);
+    unsigned power = 0, limit = 0;  // milliwatts
+    if (!nvml_.ask("nvmlDeviceGetPowerUsage", device, &power)) continue;
+    add("powerWatts", power / 1000.0);
+    if (!nvml_.ask("nvmlDeviceGetEnforcedPowerLimit", device, &limit) || limit == 0) continue;
+    add("enforcedPowerLimitWatts", limit / 1000.0);
+    add("powerPercent", 100.0 * power / limit);
+  }
+}
+
 std::vector<Scalar> SystemUsage::sample() {
   std::vector<Scalar> values;
   const Processor processor = read_processor();
@@ -75,6 +112,7 @@ std::vector<Scalar> SystemUsage::sample() {
   const Traffic traffic = read_traffic();
   values.push_back({"network.recv", traffic.received - traffic_.received});
   values.push_back({"network.sent", traffic.sent - traffic_.sent});
+  add_gpus(values);
   processor_ = processor;
   return values;
 }

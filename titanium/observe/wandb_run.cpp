@@ -100,7 +100,7 @@ WandbRun::WandbRun(const fs::path& folder, const WandbSettings& settings, const 
                                         "Check job.dump_folder or WANDB_DIR.", describe_loss);
   write_header();
   write_run(settings, config, resumed_step);
-  write_usage();
+  write_usage(false);
 }
 
 WandbRun::~WandbRun() {
@@ -113,6 +113,7 @@ void WandbRun::finish() {
 }
 
 void WandbRun::write_exit(int code) {
+  write_usage(true);
   ProtobufMessage exit;
   exit.integer(1, code).integer(2, static_cast<int64_t>(now() - started_));
   append(kExit, exit);
@@ -166,15 +167,23 @@ void WandbRun::write(int64_t step, std::span<const Scalar> scalars) {
   history.message(2, number.integer(1, step));
   append(kHistory, history);
   append(kSummary, summary);
-  if (now() - usage_at_ >= kUsageSeconds) write_usage();
+  write_usage(false);
 }
 
-void WandbRun::write_usage() {
+void WandbRun::write_usage(bool wait) {
+  if (sampling_.valid() && (wait || sampling_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)) {
+    const UsageSample sample = sampling_.get();
+    ProtobufMessage stats;
+    stats.message(2, timestamp(sample.at));
+    for (const Scalar& value : sample.values) stats.message(3, item(value.tag, json_number(value.value)));
+    append(kStats, stats);
+  }
+  if (wait || sampling_.valid() || now() - usage_at_ < kUsageSeconds) return;
   usage_at_ = now();
-  ProtobufMessage stats;
-  stats.message(2, timestamp(usage_at_));
-  for (const Scalar& value : usage_.sample()) stats.message(3, item(value.tag, json_number(value.value)));
-  append(kStats, stats);
+  sampling_ = std::async(std::launch::async, [this] {
+    if (!usage_) usage_.emplace();
+    return UsageSample{now(), usage_->sample()};
+  });
 }
 
 void WandbRun::append(int field, const ProtobufMessage& content) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <future>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "titanium/base/growing_file.h"
@@ -28,7 +30,8 @@ class WandbRun : public ScalarWriter {
   // Without finish() the run has ended with an error.
   ~WandbRun() override;
 
-  // Also the use of the machine, at most every 10 seconds.
+  // Also the use of the machine, about every 10 seconds; it is asked for by a thread of its own, because drivers take
+  // their time.
   void write(int64_t step, std::span<const Scalar> scalars) override;
   // The run has ended well.
   void finish();
@@ -39,7 +42,8 @@ class WandbRun : public ScalarWriter {
  private:
   void write_header();
   void write_run(const WandbSettings& settings, const std::string& config, int64_t resumed_step);
-  void write_usage();
+  // Writes the use of the machine that was asked for, if the answer is there or `wait`, and asks again when it is time.
+  void write_usage(bool wait);
   void write_exit(int code);
   void append(int field, const ProtobufMessage& content);
   void append_record(std::string_view record);
@@ -52,7 +56,12 @@ class WandbRun : public ScalarWriter {
   double started_ = 0;
   double usage_at_ = 0;
   bool finished_ = false;
-  SystemUsage usage_;
+  struct UsageSample {
+    double at = 0;
+    std::vector<Scalar> values;
+  };
+  std::optional<SystemUsage> usage_;  // used by the thread that samples
+  std::future<UsageSample> sampling_;
 };
 
 }  // namespace titanium::observe

@@ -133,6 +133,7 @@ observe::RunEnd train_to_the_end(TrainState& run, Metrics& metrics, Checkpointer
     }
     observer.step_finished(run.step);
     set_log_step(run.step);
+    if (callbacks.on_step) callbacks.on_step(run.step);
     if (run.step == first_step) lower_timeout(run);
     logger.add(*report);
     if (run.step == first_step) logger.flush();  // soon seen to work

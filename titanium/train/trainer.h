@@ -19,6 +19,8 @@ struct TrainCallbacks {
   std::function<void(TrainState& run)> on_built = nullptr;
   // Once set, the run is saved after the current step; it is then unset. May be null.
   std::atomic<bool>* save_requested = nullptr;
+  // A step has ended on this rank. May be empty.
+  std::function<void(int64_t step)> on_step = nullptr;
 };
 
 // Trains as the configuration says, together with the other ranks of the launch environment. Ends after training.steps,

@@ -98,6 +98,8 @@ TEST(RunFolder, EventsOfStepsThatAreTrainedAgainAreGone) {
                                    "\n"
                                    R"({"event": "validation", "step": 20, "loss": 3})"
                                    "\n"
+                                   R"({"event": "validation", "step": 20, "loss": 4, "set": "web"})"
+                                   "\n"
                                    R"({"event": "validation", "step": 30, "loss": 2})"
                                    "\n"
                                    R"({"event": "error", "rank": 3, "unix_s": 5004, "message": "boom"})"
@@ -106,7 +108,7 @@ TEST(RunFolder, EventsOfStepsThatAreTrainedAgainAreGone) {
   const RunFolder run(folder);
   const RunData& data = run.data();
   EXPECT_EQ(data.checkpoints.size(), 1U);
-  EXPECT_EQ(data.validation, (std::map<double, double>{{20, 3}}));
+  EXPECT_EQ(data.validation, (std::map<std::string, std::map<double, double>>{{"", {{20, 3}}}, {"web", {{20, 4}}}}));
   ASSERT_EQ(data.restarts.size(), 1U);
   EXPECT_EQ(data.restarts[0].step, 20);
   EXPECT_EQ(data.first_start, 5000);

@@ -33,6 +33,7 @@ TEST(RunStatus, HasTheLastLoggedValuesAndAges) {
   run.status.step_finished(12);
   run.status.logged({.step = 10, .loss = 2.5, .tps = 1234.5, .mfu = 41.25, .data_wait_percent = 3, .tokens = 99});
   run.status.validated(2.75);
+  run.status.validated(3.5, "held \"out\"");
   run.now = 1012;
   run.status.checkpoint_saved(12);
   run.now = 1015;
@@ -45,6 +46,7 @@ TEST(RunStatus, HasTheLastLoggedValuesAndAges) {
   EXPECT_TRUE(has_line(text, "titanium_data_wait_percent 3"));
   EXPECT_TRUE(has_line(text, "titanium_tokens_total 99"));
   EXPECT_TRUE(has_line(text, "titanium_validation_loss 2.75"));
+  EXPECT_TRUE(has_line(text, R"(titanium_validation_loss{set="held \"out\""} 3.5)"));
   EXPECT_TRUE(has_line(text, "titanium_last_step_age_seconds 5"));
   EXPECT_TRUE(has_line(text, "titanium_checkpoint_step 12"));
   EXPECT_TRUE(has_line(text, "titanium_checkpoint_age_seconds 3"));

@@ -150,7 +150,26 @@ TEST(Metrics, ValidationTakesNoTimeFromTraining) {
   run.metrics.count_tokens(4'000);
   run.now += 1;
   run.log(10);
-  EXPECT_EQ(json_lines(folder / "metrics.jsonl").at(0)["tps"], 1'000);  // 8,000 in 2 s, over 4 ranks
+  const auto lines = json_lines(folder / "metrics.jsonl");
+  EXPECT_EQ(lines.at(0)["validation_loss"], 4.25);
+  EXPECT_FALSE(lines.at(0).contains("set"));
+  EXPECT_EQ(lines.at(1)["tps"], 1'000);  // 8,000 in 2 s, over 4 ranks
+}
+
+TEST(Metrics, EverySetHasItsValidationLoss) {
+  const fs::path folder = test_folder();
+  TimedRun run(options_in(folder));
+  for (const auto& [set, loss] : {std::pair("web", 4.25), {"held \"out\"", 3.5}}) {
+    run.metrics.begin_validation();
+    run.now += 1;
+    run.metrics.log_validation(20, loss, set);
+  }
+  const auto lines = json_lines(folder / "metrics.jsonl");
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0]["set"], "web");
+  EXPECT_EQ(lines[1]["set"], "held \"out\"");
+  EXPECT_EQ(lines[1]["validation_loss"], 3.5);
+  EXPECT_EQ(lines[1]["step"], 20);
 }
 
 TEST(Metrics, CpuClaimsNoMfu) {

@@ -135,7 +135,7 @@ function tilesOf(run) {
   tiles.push(tile("running for", duration(s.elapsed)));
   if (s.tokens !== null) tiles.push(tile("tokens", count(s.tokens)));
   if (s.loss !== null) tiles.push(tile("loss", plain(s.loss)));
-  if (s.validation_loss !== null) tiles.push(tile("validation", plain(s.validation_loss)));
+  for (const { set, loss } of s.validation) if (loss !== null) tiles.push(tile(set ? `validation, ${set}` : "validation", plain(loss)));
   if (s.tps !== null) tiles.push(tile("tokens/s/device", plain(s.tps)));
   if (s.mfu !== null) tiles.push(tile("MFU", `${plain(Number(s.mfu.toPrecision(3)))} %`));
   if (s.memory_gib !== null) tiles.push(tile("memory", `${plain(Number(s.memory_gib.toPrecision(3)))} GiB`));

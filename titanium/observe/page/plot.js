@@ -144,10 +144,11 @@ function curvesOf(plot) {
       const color = PALETTE[(several ? r : single ? 0 : i) % PALETTE.length];
       curves.push(makeCurve(run, withName(run, several && single ? "" : label, several), values, color, { dash: several && i > 0 }));
     });
-    if (plot.validation && run.validation.x.length > 0) {
-      const color = PALETTE[(several ? r : 1) % PALETTE.length];
-      curves.push(makeCurve(run, withName(run, "validation", several), run.validation, color, { points: true }));
-    }
+    if (!plot.validation) return;
+    run.validation.filter((curve) => curve.x.length > 0).forEach((curve, i) => {
+      const color = PALETTE[(several ? r : 1 + i) % PALETTE.length];
+      curves.push(makeCurve(run, withName(run, curve.set ? `validation, ${curve.set}` : "validation", several), curve, color, { points: true }));
+    });
   });
   return curves;
 }

@@ -249,7 +249,8 @@ void Metrics::log_validation(int64_t step, double loss, const std::string& set) 
     };
     for (const auto& writer : writers_) writer->write(step, scalars);
   }
-  if (options_.observer != nullptr) options_.observer->validated(step, loss, tps);
+  if (jsonl_) jsonl_->write_validation(step, loss, set, unix_seconds());
+  if (options_.observer != nullptr) options_.observer->validated(step, loss, tps, set);
   const double validation_began = interval_.begin;
   begin_interval();
   training_.begin += interval_.begin - validation_began;

@@ -70,4 +70,11 @@ void MetricsJsonl::write(const JsonlRecord& record) {
       number(record.data_wait_percent), record.unix_s, experts(record.experts), sources(record.tokens_by_source)));
 }
 
+void MetricsJsonl::write_validation(int64_t step, double loss, const std::string& set, double unix_s) {
+  const std::string name = set.empty() ? "" : fmt::format(R"(, "set": {})", nlohmann::json(set).dump());
+  file_->append(fmt::format(R"({{"step": {}, "validation_loss": {}{}, "unix_s": {:.3f}}})"
+                            "\n",
+                            step, number(loss), name, unix_s));
+}
+
 }  // namespace titanium::train

@@ -1,9 +1,10 @@
-// metrics.jsonl: one JSON object for each logged step, for scripts.
+// metrics.jsonl: one JSON object for each logged step and each validation, for scripts.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "titanium/base/growing_file.h"
 #include "titanium/train/report/expert_balance.h"
@@ -40,6 +41,8 @@ class MetricsJsonl {
   // Nine significant digits; what is not finite, or not known, is null. The line is in the file when this returns;
   // while the disk is full the run goes on, and the lines follow later (base/growing_file.h).
   void write(const JsonlRecord& record);
+  // {"step", "validation_loss", "set", "unix_s"}, likewise; without "set" where that is empty.
+  void write_validation(int64_t step, double loss, const std::string& set, double unix_s);
 
  private:
   std::unique_ptr<GrowingFile> file_;

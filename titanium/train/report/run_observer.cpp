@@ -34,9 +34,9 @@ void RunObserver::logged(const observe::LoggedStep& values) {
   if (status_) status_->logged(values);
 }
 
-void RunObserver::validated(int64_t step, double loss, double tps) {
-  if (status_) status_->validated(loss);
-  if (log_) log_->validation(step, loss, tps);
+void RunObserver::validated(int64_t step, double loss, double tps, const std::string& set) {
+  if (status_) status_->validated(loss, set);
+  if (log_) log_->validation(step, loss, tps, set);
 }
 
 void RunObserver::checkpoint_saved(int64_t step, double seconds) {

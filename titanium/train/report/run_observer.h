@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "titanium/config/load_config.h"
 #include "titanium/observe/http_server.h"
@@ -18,7 +19,8 @@ class RunObserver {
 
   void step_finished(int64_t step);
   void logged(const observe::LoggedStep& values);
-  void validated(int64_t step, double loss, double tps);
+  // With several sets, `set` names the one that the loss is of.
+  void validated(int64_t step, double loss, double tps, const std::string& set = "");
   void checkpoint_saved(int64_t step, double seconds);
   void ended(int64_t step, observe::RunEnd how);
 
