@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import tomllib
 import unittest
 
 import yaml
@@ -208,6 +209,21 @@ class DeployTest(unittest.TestCase):
             self.assertEqual(result.stdout.count(f"Launching 4 ranks on 2 nodes: run 77.0, attempt 1 of 1, store at 127.0.0.1:{port}"), 2, result.stdout)
             logs = sorted(path.parent.name for path in (root / "outputs/logs/77.0/attempt_0").glob("*/stderr.log") if "some.toml" in path.read_text())
             self.assertEqual(logs, list("0123"), result.stderr)
+
+    def test_the_mix_of_frontier_has_its_data_fetched(self):
+        mix = tomllib.loads((ROOT / "configs/llama3/llama3_8b_frontier.toml").read_text())["training"]["sources"]
+        self.assertAlmostEqual(sum(source["weight"] for source in mix), 1)
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "titanium"
+            program.write_text('#!/bin/sh\necho "$@"\n')
+            program.chmod(0o755)
+            done = subprocess.run([ROOT / "deploy/slurm/frontier_data.sh", "data", "*/part-0*"], capture_output=True, text=True,
+                                  env={"PATH": "/usr/bin:/bin", "TITANIUM": str(program)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        fetched = re.findall(r"^download \S+ --repo-type dataset --local-dir (\S+) --include \*/part-0\*$", done.stdout, re.MULTILINE)
+        self.assertEqual(len(fetched), 4)
+        for source in mix:
+            self.assertIn(source["path"].removeprefix("./"), done.stdout)
 
     def test_files_in_deploy_set_only_variables_that_run_train_knows(self):
         known = set(re.findall(r"\b[A-Z][A-Z_]+\b", (ROOT / "run_train.sh").read_text()))
