@@ -33,7 +33,6 @@ REFUSED = [
     ("parallelism.expert_parallel_degree = 2 spreads experts over ranks, but the model has none", 2, ["--parallelism.expert_parallel_degree=2"]),
     (NOWHERE, 1, [f"--model.hf_assets_path={NOWHERE}"]),
     ("Dataset c5 is not supported", 1, ["--training.dataset=c5"]),
-    ("is not downloaded by this program", 1, ["--training.dataset=c4"]),
     (f"Data path {NOWHERE} does not exist", 1, [f"--training.dataset_path={NOWHERE}"]),
     (f"Data path {NOWHERE} does not exist", 1, ["--validation.enable", f"--validation.dataset_path={NOWHERE}"]),
     (f"{NOWHERE} is not a folder", 1, ["--checkpoint.enable", f"--checkpoint.initial_load_path={NOWHERE}"]),
@@ -91,23 +90,31 @@ class ConfigCheck(unittest.TestCase):
         self.assertEqual(check(DEBUG, "--ranks", "2", *options).returncode, 0)
         self.assertEqual(self.train(2, *options).returncode, 0)
 
-    def test_shipped_configurations_lack_at_most_files_that_are_not_shipped(self):
+    def test_shipped_configurations_pass_and_say_what_to_fetch(self):
         shipped = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "configs").rglob("*.toml"))
-        self.assertGreaterEqual(len(shipped), 9)
+        self.assertGreaterEqual(len(shipped), 20)
         for config in shipped:
             with self.subTest(config):
-                data = "--training.dataset_path=tests/assets/c4_test"
-                if "[[training.sources]]" in (ROOT / config).read_text():
-                    data = '--training.sources=[{"name": "any", "path": "tests/assets/c4_test", "weight": 1}]'
-                whole = check(config, "--model.hf_assets_path=tests/assets/tokenizer", data,
-                              "--validation.dataset_path=tests/assets/c4_test_validation")
-                self.assertEqual(whole.returncode, 0, whole.stderr)
-                self.assertTrue(whole.stdout.endswith(f"{config} is valid.\n"), whole.stdout)
-                as_it_is = check(config)
-                if as_it_is.returncode != 0:
-                    self.assertIn(f"{config} is valid but for files that are missing or broken:", as_it_is.stderr)
-                    for line in sentences(as_it_is.stderr):
-                        self.assertRegex(line, "assets|[Dd]ata|tokenizer")
+                checked = check(config)
+                self.assertEqual(checked.returncode, 0, checked.stderr)
+                self.assertTrue(checked.stdout.endswith(f"{config} is valid.\n"), checked.stdout)
+                for line in sentences(checked.stderr):
+                    self.assertRegex(line, "^to fetch: .*: titanium download ")
+                    self.assertNotIn("OWNER/", line)
+                estimated = program("estimate", "--job.config_file", config)
+                self.assertEqual(estimated.returncode, 0, estimated.stderr)
+                self.assertIn("together", estimated.stdout)
+
+    def test_files_to_fetch_are_no_fault_of_the_configuration_but_stop_training(self):
+        options = ["--training.dataset=c4", "--model.hf_assets_path=./assets/hf/Qwen3-0.6B"]
+        commands = ["titanium download --repo_id Qwen/Qwen3-0.6B --assets tokenizer config",
+                    "titanium download allenai/c4 --repo-type dataset --include 'en/c4-train.*' --local-dir data/c4"]
+        checked, trained = check(DEBUG, *options), self.train(1, *options)
+        self.assertEqual((checked.returncode, trained.returncode), (0, 2), checked.stderr + trained.stderr)
+        for command in commands:
+            self.assertIn(command, checked.stderr)
+            self.assertIn(command, trained.stderr)
+        self.assertEqual(check(DEBUG, *options, "--model.flavor=9B").returncode, 2)
 
     def test_options_that_only_observe_are_never_refused(self):
         for option in ("--profiling.enable_profiling", "--profiling.enable_memory_snapshot", "--metrics.enable_wandb"):

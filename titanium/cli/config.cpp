@@ -13,6 +13,7 @@
 #include "titanium/config/dump.h"
 #include "titanium/config/load_config.h"
 #include "titanium/config/validate.h"
+#include "titanium/data/fetchable.h"
 #include "titanium/models/model_converters.h"
 #include "titanium/train/check_run.h"
 #include "titanium/train/known_gpus.h"
@@ -32,7 +33,8 @@ constexpr const char* kHelp =
     "rules,\n"
     "      model, layout, pipeline schedule, and the files that the run reads. Exit code 0 if nothing is wrong, else "
     "2\n"
-    "      and every problem.\n"
+    "      and every problem. Tokenizers and data sets that titanium download brings may be missing: it says how to "
+    "fetch them.\n"
     "      --ranks N         ranks of the run (default: as few as the degrees ask for)\n"
     "      --gpu NAME        also whether the run fits into this GPU: H200, H100, A100-80G, ...\n"
     "      --gpu-memory GIB  the same for a memory of this size\n"
@@ -90,6 +92,14 @@ void check_gpu(const CheckArguments& args, const JobConfig& config, train::RunCh
   }
 }
 
+// Takes the sentences about files that need only be fetched out of those about missing and broken ones.
+std::vector<std::string> take_files_to_fetch(train::RunCheck& run) {
+  const auto broken = std::ranges::stable_partition(run.files, data::names_download);
+  std::vector<std::string> sentences(run.files.begin(), broken.begin());
+  run.files.erase(run.files.begin(), broken.begin());
+  return sentences;
+}
+
 int check(Arguments args) {
   const CheckArguments parsed = parse_check_arguments(args);
   const config::LoadedConfig loaded = train::with_local_assets(config::load_config(parsed.options));
@@ -99,6 +109,7 @@ int check(Arguments args) {
   train::check_options(loaded, ranks, config::Purpose::kPlan);
   train::RunCheck run = train::check_run(config, ranks, train::pipeline_ranks(config.parallelism, ranks));
   check_gpu(parsed, config, run);
+  for (const std::string& sentence : take_files_to_fetch(run)) fmt::print(stderr, "to fetch: {}\n", sentence);
   for (const std::string& sentence : config::unavailable_options(loaded)) fmt::print("{}\n", sentence);
   if (run.problems.empty() && !run.files.empty()) {
     fmt::print(stderr, "{} is valid but for files that are missing or broken:\n", args[0]);

@@ -4,6 +4,7 @@
 
 #include "titanium/cli/arguments.h"
 #include "titanium/config/load_config.h"
+#include "titanium/config/validate.h"
 #include "titanium/train/check_run.h"
 #include "titanium/train/local_assets.h"
 
@@ -56,15 +57,17 @@ void print(const std::vector<train::ModelPlan>& plans, const JobConfig& config, 
 }  // namespace
 
 int run_estimate(Arguments args) {
-  int64_t ranks = 1;
+  int64_t ranks = 0;
   double device_gib = 0;
   CLI::App app(kDescription, "titanium estimate");
   app.allow_extras();
-  app.add_option("--ranks", ranks, "Ranks of the run")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--ranks", ranks, "Ranks of the run (default: as few as the degrees ask for)")
+      ->check(CLI::PositiveNumber);
   app.add_option("--device-gib", device_gib, "Memory of a device: fail if a rank needs more")
       ->check(CLI::PositiveNumber);
   if (!parse_arguments(app, args)) return 0;
   const config::LoadedConfig loaded = train::with_local_assets(config::load_config(app.remaining()));
+  if (ranks == 0) ranks = config::fewest_ranks(loaded.config.parallelism);
   train::check_options(loaded, ranks, config::Purpose::kPlan);
   std::vector<train::ModelPlan> plans;
   for (const int rank : train::pipeline_ranks(loaded.config.parallelism, ranks)) {

@@ -19,7 +19,8 @@ int tokenizer(Arguments args) {
   train
       ->add_option("--input", inputs, "A .jsonl file with a field \"text\", or a text file; may be given several times")
       ->required()
-      ->expected(1);
+      ->expected(-1)
+      ->allow_extra_args(false);
   train->add_option("--vocab-size", training.vocab_size, "Number of tokens, special tokens included")->required();
   train->add_option("--out", out, "Folder for tokenizer.json and tokenizer_config.json")->required();
   train->add_option("--min-pair-count", training.min_pair_count, "Leave pairs alone that are rarer")

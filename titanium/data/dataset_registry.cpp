@@ -6,6 +6,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/data/fetchable.h"
 
 namespace titanium::data {
 namespace {
@@ -54,9 +55,7 @@ Dataset locate_dataset(const std::string& requested, const std::optional<std::st
     throw UsageError(fmt::format(
         "Dataset {} is not supported. Supported datasets are: {}. To read files of your own, set dataset_path.", name,
         fmt::join(dataset_names(), ", ")));
-  if (!path && entry->path == nullptr)
-    throw UsageError(fmt::format(
-        "Dataset {} is not downloaded by this program. Fetch its files and set dataset_path to their folder.", name));
+  if (!path && entry->path == nullptr) throw UsageError(missing_dataset_sentence(name));
   return {.name = name, .path = path ? std::filesystem::path(*path) : std::filesystem::path(entry->path)};
 }
 

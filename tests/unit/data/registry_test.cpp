@@ -1,6 +1,7 @@
 #include "tests/support/data_files.h"
 #include "tests/support/source_folder.h"
 #include "titanium/data/dataset_registry.h"
+#include "titanium/data/fetchable.h"
 
 namespace titanium::data::testing {
 namespace {
@@ -34,12 +35,13 @@ TEST(DatasetRegistry, UnknownNameListsTheSupportedOnes) {
       "of your own, set dataset_path.");
 }
 
-TEST(DatasetRegistry, RemoteDatasetNeedsALocalPath) {
-  for (const char* name : {"c4", "c4_validation", "the-stack-v2"})
-    EXPECT_EQ(usage_error(name),
-              fmt::format("Dataset {} is not downloaded by this program. Fetch its files and set dataset_path to "
-                          "their folder.",
-                          name));
+TEST(DatasetRegistry, RemoteDatasetNamesTheCommandThatFetchesIt) {
+  EXPECT_EQ(usage_error("C4"),
+            "Dataset c4 is not on this machine. Fetch it, or as many of its files as you need, with: titanium download "
+            "allenai/c4 --repo-type dataset --include 'en/c4-train.*' --local-dir data/c4; then set dataset_path = "
+            "\"data/c4\".");
+  for (const char* name : {"c4_validation", "dclm", "fineweb-edu", "dolma", "zyda", "the-stack-v2", "finemath"})
+    EXPECT_TRUE(names_download(usage_error(name))) << name;
 }
 
 TEST(DatasetRegistry, ImageDatasetsAreNotAvailableYet) {

@@ -54,6 +54,9 @@ std::string load_error(const std::string& name, const nlohmann::json& change) {
 TEST(Tokenizer, MissingFilesAreListed) {
   EXPECT_EQ(load_error("/no/such/folder"),
             "tokenizer folder /no/such/folder does not exist. Name a folder that holds tokenizer.json.");
+  EXPECT_EQ(load_error("assets/hf/Llama-3.1-8B"),
+            "tokenizer folder assets/hf/Llama-3.1-8B does not exist. Fetch it with: titanium download --repo_id "
+            "meta-llama/Llama-3.1-8B --assets tokenizer config");
   const fs::path folder = test::test_folder();
   write_file_atomically(folder / "notes.txt", "");
   EXPECT_EQ(load_error(folder), "tokenizer folder " + folder.string() +

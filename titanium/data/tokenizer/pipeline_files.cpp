@@ -3,6 +3,7 @@
 
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
+#include "titanium/data/fetchable.h"
 #include "titanium/data/tokenizer/parts_cache.h"
 #include "titanium/data/tokenizer/pipeline.h"
 #include "titanium/data/tokenizer/unicode.h"
@@ -160,10 +161,7 @@ LoadedPipeline load_file(const fs::path& file) {
 
 LoadedPipeline load_pipeline(const fs::path& path) {
   if (fs::is_regular_file(path)) return load_file(path);
-  if (!fs::is_directory(path)) {
-    throw UsageError(
-        fmt::format("tokenizer folder {} does not exist. Name a folder that holds tokenizer.json.", path.string()));
-  }
+  if (!fs::is_directory(path)) throw UsageError(missing_tokenizer_sentence(path));
   for (const Kind& kind : kKinds) {
     if (const auto file = find_file(path, kind.file)) return load_kind(kind, *file);
   }

@@ -1,0 +1,199 @@
+"""Every command in a fenced block of README.md, CONTRIBUTING.md and docs/ is run, in a folder where its placeholders are real files.
+
+What would take long or needs what is not here runs in its cheapest form that still reads every argument: `titanium train` as `config check`,
+commands that need a network or several nodes with their options held against their help. What cannot run at all is listed with a reason.
+A command that is of no kind below fails the test, so that a new one is thought about.
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+PROGRAM = os.environ["TITANIUM"]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEBUG = "configs/llama3/debug_model_cpu.toml"
+TINY = ["--training.seq_len=32", "--training.local_batch_size=2", "--training.steps=2"]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+# First word, and why it does not run here.
+NOT_RUN = {
+    "./run_tests.sh": "it is what runs this test",
+    "ninja": "builds; the build has been made",
+    "build/unit_ops": "a test program of its own",
+    "sbatch": "needs SLURM; tests/cluster runs the script",
+    "srun": "needs SLURM; tests/cluster runs it",
+    "torchrun": "needs Python's launcher; tests/distributed uses its environment",
+    "nsys": "needs Nsight and a GPU",
+    "clang++-19": "needs ROCm's headers; tests/cluster/amd_kernels.py compiles",
+    "python": "a benchmark",
+    "python3": "a tool or benchmark of the repository; checked to exist",
+    "cmake": "configures a build; e2e_install runs it",
+    "cpack": "packs a build; e2e_install runs it",
+    "apt-get": "needs root and a network",
+    "sudo": "needs root",
+    "pip": "needs a network",
+    "git": "needs a network",
+    "bench/convergence/run.sh": "needs a GPU",
+    "source": "changes the shell that calls it",
+    "man": "opens a pager",
+}
+# Commands of the program whose options are held against its help instead.
+HELP_ONLY = {"download": "needs a network", "watch": "serves until it is stopped", "tune": "needs a GPU", "flight": "needs dumps of a job"}
+TEXT = "tests/assets/c4_test_validation/data.jsonl"
+PLACEHOLDERS = {"F": DEBUG, "FILE": DEBUG, "run.toml": DEBUG, "PATH": TEXT, "T": "tests/assets/tokenizer", "documents.jsonl": "few.jsonl", "a.jsonl": TEXT}
+
+
+def fenced(page):
+    """[(language, text)] of a page."""
+    return re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+def commands(block):
+    """The commands of a block: lines joined at backslashes, without comments, prompts, optional parts and alternatives."""
+    lines = re.sub(r"\\\n\s*", " ", block).splitlines()
+    for line in lines:
+        line = re.sub(r"\s+#.*", "", line).removeprefix("$ ").strip()
+        line = re.sub(r"\s\.\.\.$", "", re.sub(r"\[[^\]]*\]", "", line))
+        if re.match(r"(\w+=\S* )*(titanium|build/titanium|\./run_\w+\.sh|[\w./+-]+)( |$)", line) and is_command(line):
+            yield re.sub(r"(--to \w+)\|\S*", r"\1", line)
+
+
+def is_command(line):
+    word = next(word for word in line.split() if "=" not in word or word.startswith("-"))
+    return word in NOT_RUN or word in ("titanium", "build/titanium", "./run_train.sh") or re.fullmatch(r"(\./|build/)[\w./-]+", word) is not None
+
+
+def run(*args, cwd, **options):
+    return subprocess.run(args, cwd=cwd, capture_output=True, text=True, timeout=120, **options)
+
+
+class DocumentedCommands(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """A folder that looks like the repository, with a small run in ./outputs, its checkpoint in DIR and some data."""
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.scene = pathlib.Path(folder.name)
+        for name in ("configs", "tests", "tools", "bench", "docs", "README.md"):
+            (cls.scene / name).symlink_to(ROOT / name)
+        (cls.scene / "few.jsonl").write_text("\n".join((ROOT / TEXT).read_text().split("\n")[:3]))
+        (cls.scene / "text.txt").write_text("Once upon a time\nthere was a model.\n")
+        (cls.scene / "b.txt").write_text("Once upon a time there was a model. " * 20)
+        trained = run(PROGRAM, "train", "--job.config_file", DEBUG, "--job.dump_folder=baseline", "--checkpoint.enable", "--checkpoint.last_save_in_hf",
+                      *TINY, cwd=cls.scene)
+        assert trained.returncode == 0, trained.stderr
+        shutil.copytree(cls.scene / "baseline", cls.scene / "outputs", ignore=shutil.ignore_patterns("checkpoint"))
+        (cls.scene / "higher_lr").symlink_to("baseline")
+        weights = cls.scene / "baseline" / "checkpoint" / "step-2"
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            if not (weights / name).exists():
+                shutil.copy(ROOT / "tests/assets/tokenizer" / name, weights)
+        for name in ("DIR", "SRC"):
+            (cls.scene / name).symlink_to(weights)
+        cls.helps = {}
+
+    def help_of(self, command):
+        if command not in self.helps:
+            self.helps[command] = run(PROGRAM, command, "--help", cwd=self.scene).stdout
+        return self.helps[command]
+
+    def expect(self, args, **options):
+        done = run(PROGRAM, *args, cwd=self.scene, **options)
+        self.assertEqual(done.returncode, 0, f"{shlex.join(args)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return done.stdout
+
+    def options_are_known(self, command, args):
+        for arg in args:
+            if arg.startswith("--"):
+                self.assertIn(arg.split("=")[0], self.help_of(command), f"titanium {command} has no {arg}")
+
+    def check_training(self, args, config=None):
+        """The options of `titanium train`: the file is checked with them."""
+        args = list(args)
+        if "--job.config_file" in args:
+            at = args.index("--job.config_file")
+            config = PLACEHOLDERS.get(args[at + 1], args[at + 1])
+            del args[at:at + 2]
+        self.expect(["config", "check", config or DEBUG, *args])
+
+    def run_titanium(self, args):
+        command, rest = args[0], args[1:]
+        if command == "train":
+            return self.check_training(rest)
+        if command in ("launch", "doctor") and (command == "launch" or rest):
+            own, _, inner = (rest, "", []) if "--" not in rest else (rest[:rest.index("--")], "--", rest[rest.index("--") + 1:])
+            if command == "doctor":
+                own, inner = [], ["doctor", *rest]
+            self.options_are_known(command, own)
+            return self.check_training([arg for arg in inner[1:] if arg not in ("--then", "train")])
+        if command in HELP_ONLY:
+            return self.options_are_known(command, rest)
+        if command.startswith("-") or command == "<command>":
+            return self.expect(["--help"])
+        stdin = None
+        if "<" in rest:
+            stdin = open(self.scene / rest[rest.index("<") + 1])
+            self.addCleanup(stdin.close)
+        cut = next((i for i, arg in enumerate(rest) if arg in ("<", ">")), len(rest))
+        target = rest[rest.index(">") + 1] if ">" in rest else None
+        rest = self.real_arguments(command, rest[:cut])
+        output = self.expect([command, *rest], stdin=stdin)
+        if target:
+            (self.scene / target).write_text(output)
+        return output
+
+    def real_arguments(self, command, rest):
+        rest = [PLACEHOLDERS.get(arg, arg) for arg in rest]
+        if command == "eval" and "ids.json" in rest:
+            (self.scene / "ids.json").write_text("[[1, 5, 6, 7, 8, 9]]")
+        if command in ("eval", "generate"):
+            rest += ["--training.device=cpu", "--model.hf_assets_path=DIR"]
+            rest = [arg if arg != "64" else "4" for arg in rest]
+        if "--vocab-size" in rest:
+            rest[rest.index("--vocab-size") + 1] = "300"
+        for option in ("--out", "DST"):
+            if option in rest:
+                at = rest.index(option) + (option == "--out")
+                if command != "report":
+                    rest[at] = f"made_{command}"
+        if command == "inspect":
+            rest = [arg if arg != TEXT else "DIR" for arg in rest]
+        return rest
+
+    def run_command(self, line):
+        words = shlex.split(line)
+        environment = {}
+        while re.fullmatch(r"\w+=.*", words[0]):
+            name, value = words.pop(0).split("=", 1)
+            environment[name] = value
+        if words[0] in NOT_RUN:
+            if words[0] in ("python", "python3") and not words[1].startswith("-"):
+                self.assertTrue((ROOT / words[1]).exists(), words[1])
+            return None
+        if words[0] == "./run_train.sh":
+            return self.check_training(words[1:], environment.get("CONFIG_FILE"))
+        self.assertIn(words[0], ("titanium", "build/titanium"), "say in this test how such a command is run")
+        return self.run_titanium(words[1:])
+
+    def test_every_command_of_the_pages_runs(self):
+        count = 0
+        for page in PAGES:
+            for language, block in fenced(page):
+                if language not in ("", "bash", "sh"):
+                    continue
+                for line in commands(block):
+                    with self.subTest(f"{page.name}: {line}"):
+                        output = self.run_command(line)
+                        count += 1
+                        if block.startswith("$ "):
+                            self.assertEqual(output.strip(), block.split("\n", 1)[1].strip())
+        self.assertGreater(count, 50)
+
+
+if __name__ == "__main__":
+    unittest.main()

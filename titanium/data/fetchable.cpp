@@ -1,0 +1,64 @@
+#include "titanium/data/fetchable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace titanium::data {
+namespace {
+
+constexpr std::string_view kCommand = "titanium download ";
+
+// Who publishes the models whose names begin so.
+struct Owner {
+  std::string_view prefix;
+  std::string_view name;
+};
+constexpr Owner kOwners[] = {{"Llama-", "meta-llama"},      {"Qwen", "Qwen"},       {"DeepSeek-", "deepseek-ai"},
+                             {"deepseek-", "deepseek-ai"},  {"gpt-oss-", "openai"}, {"Mistral-", "mistralai"},
+                             {"FLUX.", "black-forest-labs"}};
+
+struct Repository {
+  std::string_view dataset;
+  std::string_view repository;
+  std::string_view files;  // pattern of those that belong to it
+};
+constexpr Repository kRepositories[] = {
+    {"c4", "allenai/c4", "en/c4-train.*"},
+    {"c4_validation", "allenai/c4", "en/c4-validation.*"},
+    {"dclm", "mlfoundations/dclm-baseline-1.0", "*.jsonl.zst"},
+    {"fineweb-edu", "HuggingFaceFW/fineweb-edu", "sample/10BT/*.parquet"},
+    {"dolma", "allenai/dolma", "*.json.gz"},
+    {"zyda", "Zyphra/Zyda", "*.parquet"},
+    {"the-stack-v2", "bigcode/the-stack-v2", "*.parquet"},
+    {"finemath", "HuggingFaceTB/finemath", "finemath-4plus/*.parquet"},
+};
+
+}  // namespace
+
+std::string missing_tokenizer_sentence(const std::filesystem::path& path) {
+  const std::filesystem::path place = path.has_filename() ? path : path.parent_path();  // without a slash at the end
+  if (place.parent_path().filename() != "hf" || place.parent_path().parent_path().filename() != "assets") {
+    return fmt::format("tokenizer folder {} does not exist. Name a folder that holds tokenizer.json.", path.string());
+  }
+  const std::string name = place.filename().string();
+  const auto* owner = std::ranges::find_if(kOwners, [&](const Owner& one) { return name.starts_with(one.prefix); });
+  return fmt::format("tokenizer folder {} does not exist. Fetch it with: {}--repo_id {}/{} --assets tokenizer config",
+                     path.string(), kCommand, owner == std::end(kOwners) ? "OWNER" : owner->name, name);
+}
+
+std::string missing_dataset_sentence(const std::string& name) {
+  const auto* found = std::ranges::find(kRepositories, name, &Repository::dataset);
+  if (found == std::end(kRepositories)) {
+    return fmt::format("Dataset {} is not on this machine. Fetch its files and set dataset_path to their folder.",
+                       name);
+  }
+  return fmt::format(
+      "Dataset {0} is not on this machine. Fetch it, or as many of its files as you need, with: {1}{2} --repo-type "
+      "dataset --include '{3}' --local-dir data/{0}; then set dataset_path = \"data/{0}\".",
+      name, kCommand, found->repository, found->files);
+}
+
+bool names_download(std::string_view sentence) { return sentence.find(kCommand) != std::string_view::npos; }
+
+}  // namespace titanium::data

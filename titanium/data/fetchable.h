@@ -1,0 +1,22 @@
+// What a run needs, what is not on this machine yet, and what `titanium download` brings. A configuration that lacks
+// only such files is right; `titanium train` refuses it all the same until they are here.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace titanium::data {
+
+// Why the tokenizer folder `path`, which does not exist, cannot be read. For a folder of the place where `titanium
+// download --assets` puts models (assets/hf/NAME) with the command that makes it.
+std::string missing_tokenizer_sentence(const std::filesystem::path& path);
+
+// Why the data set `name`, which the registry knows and which has no files here, cannot be read, with the command that
+// fetches it.
+std::string missing_dataset_sentence(const std::string& name);
+
+// Whether a sentence is of these kinds and names the command that mends it.
+bool names_download(std::string_view sentence);
+
+}  // namespace titanium::data
