@@ -45,7 +45,8 @@ NOT_RUN = {
 # Commands of the program whose options are held against its help instead.
 HELP_ONLY = {"download": "needs a network", "watch": "serves until it is stopped", "tune": "needs a GPU", "flight": "needs dumps of a job"}
 TEXT = "tests/assets/c4_test_validation/data.jsonl"
-PLACEHOLDERS = {"F": DEBUG, "FILE": DEBUG, "run.toml": DEBUG, "PATH": TEXT, "T": "tests/assets/tokenizer", "documents.jsonl": "few.jsonl", "a.jsonl": TEXT}
+PLACEHOLDERS = {"F": DEBUG, "FILE": DEBUG, "run.toml": DEBUG, "PATH": TEXT, "T": "tests/assets/tokenizer", "documents.jsonl": "few.jsonl", "a.jsonl": TEXT,
+                "outputs/text/train.jsonl": TEXT}
 
 
 def fenced(page):
