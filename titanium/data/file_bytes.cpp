@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "titanium/base/error.h"
+#include "titanium/remote/url.h"
 
 namespace titanium::data {
 namespace {
@@ -37,6 +38,11 @@ FileBytes::FileBytes(std::filesystem::path path, Compression compression, int64_
     size_ = static_cast<int64_t>(content_.size());
     return;
   }
+  if (remote::is_url(path_.string())) {
+    remote_ = std::make_unique<remote::WindowedBytes>(remote::open_bytes(path_.string()));
+    size_ = remote_->size();
+    return;
+  }
   file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   TI_CHECK(file_ >= 0, "Data file {} cannot be opened: {}. Check the path and its permissions.", path_.string(),
            std::strerror(errno));
@@ -58,6 +64,7 @@ void FileBytes::check(int64_t offset, int64_t count, int64_t width) const {
 
 void FileBytes::read(int64_t offset, std::span<char> out) const {
   check(offset, static_cast<int64_t>(out.size()), 1);
+  if (remote_) return remote_->read(offset, out);
   if (file_ < 0) {
     std::memcpy(out.data(), content_.data() + offset, out.size());
     return;

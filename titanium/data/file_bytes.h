@@ -1,4 +1,4 @@
-// The bytes of a file at any place.
+// The bytes of a file at any place, here or at an address.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "titanium/data/byte_stream.h"
+#include "titanium/remote/windowed_bytes.h"
 
 namespace titanium::data {
 
 class FileBytes {
  public:
-  // A compressed file is decompressed into memory. Throws Error when it cannot be read, or is larger than `limit` then.
+  // A compressed file is decompressed into memory; of an address, windows are read (Note [Windows]). Throws Error when
+  // it cannot be read, or is larger than `limit` then.
   explicit FileBytes(std::filesystem::path path, Compression compression = Compression::kNone,
                      int64_t limit = int64_t{1} << 31);
   ~FileBytes();
@@ -44,7 +46,8 @@ class FileBytes {
 
   std::filesystem::path path_;
   int file_ = -1;
-  std::string content_;  // of a compressed file
+  std::unique_ptr<remote::WindowedBytes> remote_;  // of an address
+  std::string content_;                            // of a compressed file
   int64_t size_ = 0;
 };
 

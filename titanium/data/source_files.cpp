@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -17,6 +18,11 @@ namespace titanium::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kHeadBytes = 512;
+constexpr std::string_view kExpected =
+    "Expected are .jsonl, .json, .ndjson, .txt or .tar files, plain or with .gz or .zst, .parquet or .arrow files, or "
+    "tokens: .idx with .bin, .ds, .mds, .npy or .bin.";
 
 bool drop_suffix(std::string& name, std::string_view suffix) {
   if (!name.ends_with(suffix)) return false;
@@ -45,10 +51,9 @@ SourceFile classify_by_content(const fs::path& path) {
   if (path.extension() == ".bin" && fs::exists(index)) return *classify(index, index.filename().string());
   if (auto file = classify(path, name)) return *file;
   SourceFile file{.path = path, .name = name};
-  char head[512] = {};
-  const size_t size = open_byte_stream(path, Compression::kNone)->read(head, sizeof(head));
-  file.compression = compression_by_content({head, size});
-  if (const SourceFormat* format = format_by_content({head, size})) file.format = format;
+  const std::string head = read_head(path, kHeadBytes);
+  file.compression = compression_by_content(head);
+  if (const SourceFormat* format = format_by_content(head)) file.format = format;
   return file;
 }
 
@@ -88,38 +93,45 @@ std::vector<SourceFile> files_of_folder(const fs::path& folder) {
   }
   TI_CHECK(!error, "Data folder {} cannot be listed: {}. Check its permissions.", folder.string(), error.message());
   leave_out_companions(files);
-  TI_CHECK(
-      !files.empty(),
-      "Data folder {} has no data files. Expected are .jsonl, .json, .ndjson, .txt or .tar files, plain or with .gz "
-      "or .zst, .parquet or .arrow files, or tokens: .idx with .bin, .ds, .mds, .npy or .bin.",
-      folder.string());
+  TI_CHECK(!files.empty(), "Data folder {} has no data files. {}", folder.string(), kExpected);
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return files;
 }
 
-// Formats that are read forward may lie elsewhere; the others want to be mapped.
+// A name of which some part begins with a dot.
+bool has_hidden_part(const std::string& name) {
+  return std::ranges::any_of(fs::path(name), [](const fs::path& part) { return hidden(part); });
+}
+
+// Adds the bytes of the companion, which is among those that were listed or is looked for.
+void add_remote_companion(SourceFile& file, const std::map<std::string, int64_t>& listed) {
+  const auto companion = file.format->companion(file.path);
+  if (!companion) return;
+  const auto found = listed.find(companion->string());
+  try {
+    file.size += found != listed.end() ? found->second : remote::open_bytes(companion->string())->size();
+  } catch (const UsageError& error) {
+    throw Error(fmt::format("Data file {} needs {} beside it, which cannot be read: {}", file.path.string(),
+                            companion->filename().string(), error.what()));
+  }
+}
+
 std::vector<SourceFile> files_of_address(const std::string& address) {
   std::vector<SourceFile> files;
+  std::map<std::string, int64_t> listed;
   for (const remote::RemoteFile& found : remote::list_files(address)) {
-    const bool is_it = found.path == address;
-    if (hidden(found.name)) continue;
+    listed[found.path] = found.size;
+    if (has_hidden_part(found.name)) continue;
     auto file = classify(found.path, found.name);
-    if (!file && is_it) file = SourceFile{.path = found.path, .name = found.name};
+    const bool is_single = address.ends_with("/" + found.name);
+    if (!file && is_single) file = classify_by_content(found.path);
     if (!file) continue;
     file->size = found.size;
     files.push_back(std::move(*file));
   }
   leave_out_companions(files);
-  for (const SourceFile& file : files) {
-    TI_CHECK(file.format->may_be_compressed(),
-             "Data file {} is of a format that is read from this machine alone. Fetch it first, or use .jsonl, .txt or "
-             ".tar files.",
-             file.path.string());
-  }
-  TI_CHECK(!files.empty(),
-           "Data path {} has no data files. Expected are .jsonl, .json, .ndjson, .txt or .tar files, plain or with .gz "
-           "or .zst.",
-           address);
+  for (SourceFile& file : files) add_remote_companion(file, listed);
+  TI_CHECK(!files.empty(), "Data path {} has no data files. {}", address, kExpected);
   return files;
 }
 

@@ -17,7 +17,7 @@ struct SourceFile {
   int64_t size = 0;  // bytes on disk, with those of its companion
 };
 
-// `path` is a file or a folder, here or at an address (remote/byte_source.h), where only lines and archives are read.
+// `path` is a file or a folder, here or at an address (remote/byte_source.h).
 // Of a folder, all files whose names say that they are of a known format (format/), some with .gz or .zst at the end,
 // in its whole depth, sorted by relative name; left out are names that begin with a dot, companions of other files, and
 // what Hugging Face's datasets and MosaicML's shards have beside their data. The format of a single file with an

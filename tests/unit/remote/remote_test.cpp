@@ -9,6 +9,7 @@
 #include "titanium/remote/local_copy.h"
 #include "titanium/remote/object_stores.h"
 #include "titanium/remote/read_ahead.h"
+#include "titanium/remote/windowed_bytes.h"
 
 namespace titanium::remote {
 namespace {
@@ -122,6 +123,94 @@ TEST(ReadAhead, GivesTheBytesOfTheSourceFromAnyPlace) {
     while (const size_t count = reader.read(piece.data(), piece.size())) got.append(piece, 0, count);
     EXPECT_EQ(got, content.substr(static_cast<size_t>(offset))) << offset;
   }
+}
+
+// Counts what is asked for.
+class CountedBytes : public ByteSource {
+ public:
+  CountedBytes(const std::string& content, std::vector<std::pair<int64_t, size_t>>& reads)
+      : content_(content), reads_(reads) {}
+  int64_t size() const override { return static_cast<int64_t>(content_.size()); }
+  void read(int64_t offset, std::span<char> out) const override {
+    ASSERT_LE(offset + static_cast<int64_t>(out.size()), size());
+    content_.copy(out.data(), out.size(), static_cast<size_t>(offset));
+    const std::lock_guard lock(mutex_);
+    reads_.emplace_back(offset, out.size());
+  }
+
+ private:
+  const std::string& content_;
+  std::vector<std::pair<int64_t, size_t>>& reads_;
+  mutable std::mutex mutex_;
+};
+
+class Windows : public testing::Test {
+ protected:
+  Windows() : content_(20'000'003, '\0') {
+    std::mt19937_64 random(5);
+    for (char& c : content_) c = static_cast<char>(random());
+  }
+  void expect_bytes(const WindowedBytes& bytes, int64_t offset, size_t size) const {
+    std::string got(size, '\0');
+    bytes.read(offset, got);
+    EXPECT_TRUE(got == content_.substr(static_cast<size_t>(offset), size)) << offset << " " << size;
+  }
+  size_t asked() const {
+    size_t sum = 0;
+    for (const auto& [offset, size] : reads_) sum += size;
+    return sum;
+  }
+
+  std::string content_;
+  std::vector<std::pair<int64_t, size_t>> reads_;
+};
+
+TEST_F(Windows, GiveTheBytesOfTheSourceInAnyOrder) {
+  const WindowedBytes bytes(std::make_unique<CountedBytes>(content_, reads_));
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 300; ++i) {
+    const size_t size = random() % (i % 30 == 0 ? 9'000'000 : 40'000) + 1;
+    expect_bytes(bytes, static_cast<int64_t>(random() % (content_.size() - size + 1)), size);
+  }
+  if (random() % 2 == 0) bytes.expect(100, 6'000'000);
+  for (int64_t at = 0; at + 70'001 <= bytes.size(); at += 70'001) expect_bytes(bytes, at, 70'001);
+  expect_bytes(bytes, bytes.size() - 1, 1);
+}
+
+TEST_F(Windows, ReadingForwardTakesFewRequestsAndEachByteOnce) {
+  {
+    const WindowedBytes bytes(std::make_unique<CountedBytes>(content_, reads_));
+    for (int64_t at = 0; at + 1'000 <= bytes.size(); at += 1'000) expect_bytes(bytes, at, 1'000);
+  }
+  EXPECT_LE(reads_.size(), 12);
+  EXPECT_LE(asked(), content_.size());
+}
+
+TEST_F(Windows, TwoPlacesThatAreReadInTurnsAndRandomOnesCostLittle) {
+  {
+    const WindowedBytes bytes(std::make_unique<CountedBytes>(content_, reads_));
+    for (int64_t i = 0; i < 1'000; ++i) {
+      expect_bytes(bytes, 8 * i, 8);
+      expect_bytes(bytes, 10'000'000 + 500 * i, 500);
+    }
+  }
+  EXPECT_LE(reads_.size(), 12);
+  reads_.clear();
+  {
+    const WindowedBytes bytes(std::make_unique<CountedBytes>(content_, reads_));
+    for (int64_t i = 0; i < 50; ++i) expect_bytes(bytes, (i * 7'919'003) % 19'000'000, 3'000);
+  }
+  EXPECT_LE(asked(), 50 * (64 << 10));
+}
+
+TEST_F(Windows, NothingIsReadBehindWhatIsExpected) {
+  {
+    const WindowedBytes bytes(std::make_unique<CountedBytes>(content_, reads_));
+    bytes.expect(1'000'000, 7'000'000);
+    for (int64_t at = 1'000'000; at < 7'000'000; at += 100'000) expect_bytes(bytes, at, 100'000);
+  }
+  EXPECT_EQ(asked(), 6'000'000);
+  EXPECT_EQ(reads_.size(), 2);
 }
 
 TEST(Retries, EndAtTheDeadlineWithASentence) {

@@ -6,6 +6,8 @@
 #include "titanium/data/format/formats.h"
 #include "titanium/data/plugin/arrow_functions.h"
 #include "titanium/data/source_files.h"
+#include "titanium/remote/url.h"
+#include "titanium/remote/windowed_bytes.h"
 
 namespace titanium::data {
 namespace {
@@ -38,11 +40,45 @@ const TitaniumArrow& arrow_for(const SourceFile& file) {
   return *plugin.functions;
 }
 
+// The bytes of an address, for the plug-in. An exception must not pass through it, so it is kept.
+class RemoteColumns {
+ public:
+  explicit RemoteColumns(const std::string& path) : bytes_(remote::open_bytes(path)) {
+    table_ = {.source = this, .size = bytes_.size(), .read = &read, .expect = &expect};
+  }
+
+  const TitaniumBytes* table() const { return &table_; }
+  void rethrow() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  static int32_t read(void* source, int64_t offset, int64_t size, char* out) {
+    auto& self = *static_cast<RemoteColumns*>(source);
+    try {
+      self.bytes_.read(offset, {out, static_cast<size_t>(size)});
+      return 0;
+    } catch (...) {
+      self.failure_ = std::current_exception();
+      return -1;
+    }
+  }
+  static void expect(void* source, int64_t begin, int64_t end) {
+    static_cast<RemoteColumns*>(source)->bytes_.expect(begin, end);
+  }
+
+  remote::WindowedBytes bytes_;
+  TitaniumBytes table_{};
+  std::exception_ptr failure_;
+};
+
 class ColumnReader : public BlockReader {
  public:
   ColumnReader(const SourceFile& file, const Anchor& start, const ReadOptions& options)
       : BlockReader(start, options), file_(file), arrow_(arrow_for(file)), group_(start) {
-    handle_ = arrow_.open(file.path.c_str(), options.text_field.c_str(), error_.data(), error_.size());
+    if (remote::is_url(file.path.string())) remote_ = std::make_unique<RemoteColumns>(file.path.string());
+    handle_ = arrow_.open(file.path.c_str(), remote_ ? remote_->table() : nullptr, options.text_field.c_str(),
+                          error_.data(), error_.size());
     if (handle_ == nullptr) refuse();
     const int64_t groups = arrow_.groups(handle_);
     TI_CHECK(
@@ -113,12 +149,14 @@ class ColumnReader : public BlockReader {
   }
 
   [[noreturn]] void refuse() const {
+    if (remote_) remote_->rethrow();
     throw Error(fmt::format("Data file {} cannot be read as {}: {}", file_.path.string(), file_.format->name(),
                             printable(error_.data(), 400)));
   }
 
   const SourceFile& file_;
   const TitaniumArrow& arrow_;
+  std::unique_ptr<RemoteColumns> remote_;
   void* handle_ = nullptr;
   Anchor group_;  // the beginning of the group that position_ is in
   bool inside_group_ = false;

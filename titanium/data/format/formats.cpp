@@ -14,19 +14,6 @@ constexpr Format kFormats[] = {json_lines,      text_files,   parquet_files, arr
 
 constexpr size_t kHeadBytes = 512;
 
-std::string read_head(const SourceFile& file) {
-  std::string head(kHeadBytes, '\0');
-  const auto stream = open_byte_stream(file.path, Compression::kNone);
-  size_t size = 0;
-  while (size < head.size()) {
-    const size_t count = stream->read(head.data() + size, head.size() - size);
-    if (count == 0) break;
-    size += count;
-  }
-  head.resize(size);
-  return head;
-}
-
 }  // namespace
 
 const SourceFormat* format_by_name(std::string_view name) {
@@ -47,7 +34,7 @@ const SourceFormat& json_lines_format() { return json_lines(); }
 
 std::unique_ptr<BlockReader> open_blocks(const SourceFile& file, const Anchor& start, const ReadOptions& options) {
   if (start.offset == 0 && file.compression == Compression::kNone) {
-    const std::string head = read_head(file);
+    const std::string head = read_head(file.path, kHeadBytes);
     const Compression compression = compression_by_content(head);
     TI_CHECK(compression == Compression::kNone,
              "Data file {} holds {} data, which its name does not say. Rename it to end in {}.", file.path.string(),

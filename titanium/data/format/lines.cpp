@@ -5,6 +5,7 @@
 #include "titanium/base/error.h"
 #include "titanium/data/format/formats.h"
 #include "titanium/data/source_files.h"
+#include "titanium/remote/byte_source.h"
 
 namespace titanium::data {
 namespace {
@@ -99,7 +100,7 @@ class JsonLines : public SourceFormat {
   bool is_place(const SourceFile& file, const Anchor& anchor) const override {
     if (file.compression != Compression::kNone || anchor.offset >= file.size) return false;
     char before = 0;
-    open_byte_stream(file.path, file.compression, anchor.offset - 1)->read(&before, 1);
+    remote::open_bytes(file.path.string())->read(anchor.offset - 1, {&before, 1});
     return before == '\n';
   }
   std::unique_ptr<BlockReader> open(const SourceFile& file, const Anchor& start,

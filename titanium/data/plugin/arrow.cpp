@@ -1,6 +1,7 @@
 // libtitanium_arrow.so: one column of a Parquet or Arrow file, in pieces of rows.
 #include <arrow/api.h>
 #include <arrow/io/file.h>
+#include <arrow/io/interfaces.h>
 #include <arrow/ipc/reader.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/file_reader.h>
@@ -197,14 +198,66 @@ class File {
   Rows rows_;
 };
 
+// What the program reads.
+class ProgramFile : public arrow::io::RandomAccessFile {
+ public:
+  explicit ProgramFile(const TitaniumBytes& bytes) : bytes_(bytes) {}
+
+  void expect(int64_t begin, int64_t end) { bytes_.expect(bytes_.source, begin, end); }
+
+  arrow::Status Close() override {
+    closed_ = true;
+    return arrow::Status::OK();
+  }
+  bool closed() const override { return closed_; }
+  arrow::Result<int64_t> Tell() const override { return position_; }
+  arrow::Status Seek(int64_t position) override {
+    position_ = position;
+    return arrow::Status::OK();
+  }
+  arrow::Result<int64_t> GetSize() override { return bytes_.size; }
+
+  arrow::Result<int64_t> ReadAt(int64_t position, int64_t count, void* out) override {
+    if (position < 0 || count < 0) return arrow::Status::IOError("the file is damaged: it points to nowhere");
+    count = std::min(count, std::max(bytes_.size - position, int64_t{0}));
+    if (count > 0 && bytes_.read(bytes_.source, position, count, static_cast<char*>(out)) != 0)
+      return arrow::Status::IOError("it cannot be read");
+    return count;
+  }
+  arrow::Result<std::shared_ptr<arrow::Buffer>> ReadAt(int64_t position, int64_t count) override {
+    const int64_t there = std::min(count, std::max(bytes_.size - position, int64_t{0}));
+    if (position < 0 || there < 0) return arrow::Status::IOError("the file is damaged: it points to nowhere");
+    ARROW_ASSIGN_OR_RAISE(std::shared_ptr<arrow::Buffer> buffer, arrow::AllocateBuffer(there));
+    ARROW_ASSIGN_OR_RAISE(const int64_t got, ReadAt(position, there, buffer->mutable_data()));
+    return got == there ? buffer : arrow::SliceBuffer(buffer, 0, got);
+  }
+  arrow::Result<int64_t> Read(int64_t count, void* out) override {
+    ARROW_ASSIGN_OR_RAISE(const int64_t got, ReadAt(position_, count, out));
+    position_ += got;
+    return got;
+  }
+  arrow::Result<std::shared_ptr<arrow::Buffer>> Read(int64_t count) override {
+    ARROW_ASSIGN_OR_RAISE(std::shared_ptr<arrow::Buffer> buffer, ReadAt(position_, count));
+    position_ += buffer->size();
+    return buffer;
+  }
+
+ private:
+  const TitaniumBytes bytes_;
+  int64_t position_ = 0;
+  bool closed_ = false;
+};
+
 class ParquetFile : public File {
  public:
-  ParquetFile(const std::string& path, const std::string& column) : File(column) {
+  // Without `file`, which is there for bytes of the program, the file at `path` is opened.
+  ParquetFile(const std::string& path, std::shared_ptr<ProgramFile> file, const std::string& column)
+      : File(column), file_(std::move(file)) {
     parquet::ReaderProperties properties = parquet::default_reader_properties();
     properties.enable_buffered_stream();
     properties.set_buffer_size(kReadBytes);
     parquet::arrow::FileReaderBuilder builder;
-    check(builder.OpenFile(path, /*memory_map=*/false, properties));
+    check(file_ ? builder.Open(file_, properties) : builder.OpenFile(path, /*memory_map=*/false, properties));
     parquet::ArrowReaderProperties reading(/*use_threads=*/false);
     reading.set_batch_size(kRowsAtOnce);
     reading.set_pre_buffer(false);
@@ -220,6 +273,7 @@ class ParquetFile : public File {
   bool enter(int64_t group) override {
     forget();
     if (group >= groups()) return false;
+    if (file_) expect_columns(static_cast<int>(group));
     batches_ = value_of(reader_->GetRecordBatchReader({static_cast<int>(group)}, leaves_));
     return true;
   }
@@ -243,6 +297,18 @@ class ParquetFile : public File {
     if (leaves_.empty()) fail_without_column(column_, *columns);
   }
 
+  void expect_columns(int group) {
+    const auto metadata = reader_->parquet_reader()->metadata()->RowGroup(group);
+    for (const int leaf : leaves_) {
+      const auto chunk = metadata->ColumnChunk(leaf);
+      int64_t begin = chunk->data_page_offset();
+      if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0)
+        begin = std::min(begin, chunk->dictionary_page_offset());
+      file_->expect(begin, begin + chunk->total_compressed_size());
+    }
+  }
+
+  std::shared_ptr<ProgramFile> file_;
   std::unique_ptr<parquet::arrow::FileReader> reader_;
   std::vector<int> leaves_;
   std::unique_ptr<arrow::RecordBatchReader> batches_;
@@ -305,11 +371,13 @@ class ArrowStream : public File {
   std::shared_ptr<arrow::RecordBatch> batch_;
 };
 
-std::unique_ptr<File> open_file(const std::string& path, const std::string& column) {
-  const auto file = value_of(arrow::io::MemoryMappedFile::Open(path, arrow::io::FileMode::READ));
+std::unique_ptr<File> open_file(const std::string& path, const TitaniumBytes* bytes, const std::string& column) {
+  const auto remote = bytes != nullptr ? std::make_shared<ProgramFile>(*bytes) : nullptr;
+  std::shared_ptr<arrow::io::RandomAccessFile> file = remote;
+  if (!file) file = value_of(arrow::io::MemoryMappedFile::Open(path, arrow::io::FileMode::READ));
   char magic[6] = {};
   value_of(file->ReadAt(0, sizeof(magic), magic));
-  if (std::memcmp(magic, "PAR1", 4) == 0) return std::make_unique<ParquetFile>(path, column);
+  if (std::memcmp(magic, "PAR1", 4) == 0) return std::make_unique<ParquetFile>(path, remote, column);
   if (std::memcmp(magic, "ARROW1", 6) == 0) return std::make_unique<ArrowFile>(file, column);
   return std::make_unique<ArrowStream>(file, column);
 }
@@ -335,8 +403,9 @@ File& file_of(void* file) { return *static_cast<File*>(file); }
 
 constexpr TitaniumArrow kFunctions = {
     .version = kTitaniumArrowVersion,
-    .open = [](const char* path, const char* column, char* error, size_t error_size) -> void* {
-      return guarded<void*>(nullptr, error, error_size, [&] { return open_file(path, column).release(); });
+    .open = [](const char* path, const TitaniumBytes* bytes, const char* column, char* error,
+               size_t error_size) -> void* {
+      return guarded<void*>(nullptr, error, error_size, [&] { return open_file(path, bytes, column).release(); });
     },
     .close = [](void* file) { delete static_cast<File*>(file); },
     .groups = [](void* file) { return file_of(file).groups(); },

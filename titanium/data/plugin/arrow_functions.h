@@ -15,11 +15,21 @@ struct TitaniumRows {
   int32_t token_bytes;   // 0: texts, else integers of this size
 };
 
+// A file that the program reads for the plug-in.
+struct TitaniumBytes {
+  void* source;
+  int64_t size;
+  // Fills `out` with bytes that are inside the file. 0: done, -1: not, and the program remembers why.
+  int32_t (*read)(void* source, int64_t offset, int64_t size, char* out);
+  // Bytes [begin, end) will be read next, and those behind them will not be.
+  void (*expect)(void* source, int64_t begin, int64_t end);
+};
+
 struct TitaniumArrow {
   int32_t version;
-  // A file whose column `column` (a path with dots for fields inside structs) holds texts, or lists of integers. Null:
-  // `error` says why.
-  void* (*open)(const char* path, const char* column, char* error, size_t error_size);
+  // A file whose column `column` (a path with dots for fields inside structs) holds texts, or lists of integers.
+  // Without `bytes`, the file is at `path`. Null: `error` says why.
+  void* (*open)(const char* path, const TitaniumBytes* bytes, const char* column, char* error, size_t error_size);
   void (*close)(void* file);
   // Groups of rows that can be entered; -1: not known until all are read.
   int64_t (*groups)(void* file);
@@ -35,4 +45,4 @@ struct TitaniumArrow {
 typedef const TitaniumArrow* (*TitaniumArrowEntry)(void);
 }
 
-inline constexpr int32_t kTitaniumArrowVersion = 1;
+inline constexpr int32_t kTitaniumArrowVersion = 2;
