@@ -169,7 +169,7 @@ class FieldPicker : public nlohmann::json_sax<nlohmann::json> {
 template <typename T>
 std::vector<int32_t> tokens_of(const Record& record) {
   std::vector<T> numbers(record.bytes.size() / sizeof(T));
-  std::memcpy(numbers.data(), record.bytes.data(), numbers.size() * sizeof(T));
+  if (!numbers.empty()) std::memcpy(numbers.data(), record.bytes.data(), numbers.size() * sizeof(T));
   std::vector<int32_t> tokens(numbers.size());
   for (size_t i = 0; i < numbers.size(); ++i) {
     if constexpr (sizeof(T) > 2) {

@@ -74,6 +74,17 @@ TEST(Tar, IsEnteredInTheMiddle) {
   EXPECT_NE(error_of([&] { second.add_anchor(wrong); }).find("is not the beginning of a record"), std::string::npos);
 }
 
+// Header and content disagree: what is not there is not allocated either.
+TEST(Tar, ASizeThatTheFileDoesNotHaveIsRefused) {
+  const TemporaryFolder folder;
+  const std::string pax = member("pax", fmt::format("30 size={}\n", int64_t{1} << 45), 'x');
+  const auto path = folder.write("a.tar", pax + member("part/a.txt", "text"));
+  EXPECT_NE(error_of([&] {
+              read_all(path, {.reading = {.max_record_bytes = int64_t{1} << 46}});
+            }).find("ends inside a member"),
+            std::string::npos);
+}
+
 TEST(Tar, DamageHasASentence) {
   const TemporaryFolder folder;
   const std::string whole = archive(make_documents(10));

@@ -248,6 +248,39 @@ TEST(TokenFiles, DamageHasASentence) {
             std::string::npos);
 }
 
+// Sequences of an index may lie anywhere in the file, but no document has more tokens than all of them together.
+TEST(TokenFiles, ADocumentThatRepeatsTheFileIsRefused) {
+  const TemporaryFolder folder;
+  folder.write("a.bin", "12345678");
+  std::string index = std::string("MMIDIDX\0\0", 9) + bytes_of(std::vector<int64_t>{1}) + '\x08';
+  index += bytes_of(std::vector<int64_t>{1000, 2}) + bytes_of(std::vector<int32_t>(1000, 4));
+  index += bytes_of(std::vector<int64_t>(1000, 0)) + bytes_of(std::vector<int64_t>{0, 1000});
+  EXPECT_NE(
+      read_error(folder.write("a.idx", index))
+          .find("has a document of 1000 sequences that is longer than all tokens together. Fetch or make it again."),
+      std::string::npos);
+}
+
+TEST(TokenFiles, EmptyDocumentsHaveNoTokens) {
+  const TemporaryFolder folder;
+  folder.write("a.ds", "1234");
+  folder.write("a.ds.index", bytes_of(std::vector<int64_t>{0, 2, 2}));
+  const Documents read = read_all(folder.path());
+  ASSERT_EQ(read.size(), 3U);
+  EXPECT_TRUE(read[0].empty() && read[2].empty());
+  EXPECT_EQ(read[1].size(), 2U);
+}
+
+TEST(TokenFiles, ColumnsBeyondAnySizeAreRefused) {
+  const TemporaryFolder folder;
+  const std::string sizes = R"({"column_names":["a","tokens"],"column_encodings":["int","bytes"],)"
+                            R"("column_sizes":[9223372036854775807,null]})";
+  const auto first = static_cast<uint32_t>(12 + sizes.size());
+  EXPECT_NE(read_error(folder.write("b.mds", bytes_of(std::vector<uint32_t>{1, first, first + 8}) + sizes + "12345678"))
+                .find("has a sample that is shorter than its columns"),
+            std::string::npos);
+}
+
 TEST(TokenFiles, NumbersThatAreNoIdsAreBadRecords) {
   const TemporaryFolder folder;
   const auto path = folder.write("a.npy", bytes_of(std::vector<int32_t>{1, -5}));

@@ -76,6 +76,11 @@ TEST(Tekken, SpecialTokensComeFirstAndMistakesAreNamed) {
   EXPECT_EQ(error_of([] { parts_of_tekken(tekken_of(255)); }),
             "the vocabulary of 255 tokens does not give the 266 of default_vocab_size with 10 special ones.");
   nlohmann::json wrong = tekken_of(256);
+  wrong["config"]["default_num_special_tokens"] = 1'000'000'000;
+  wrong["config"]["default_vocab_size"] = 1'000'000'256;
+  EXPECT_EQ(error_of([&] { parts_of_tekken(wrong); }),
+            "default_num_special_tokens is 1000000000, expected at most 65536.");
+  wrong = tekken_of(256);
   wrong["vocab"][7]["rank"] = 8;
   EXPECT_NE(error_of([&] { parts_of_tekken(wrong); }).find("entry 7 of the vocabulary is not a token of rank 7"),
             std::string::npos);
@@ -123,6 +128,36 @@ TEST(SentencePiece, ModelsAreReadAndMistakesAreNamed) {
             "the SentencePiece model has no piece for unknown characters. Fetch the file again.");
   EXPECT_EQ(error_of([] { parts_of_sentencepiece(piece("a", 0, 5) + piece("<unk>", 0, 2) + field(2, "\x18\x02")); }),
             "piece 0 of the SentencePiece model is marked as unused, which is not supported for BPE.");
+}
+
+TEST(SentencePiece, ScoresThatAreNoNumbersAreRefused) {
+  for (const float score : {NAN, INFINITY, -INFINITY}) {
+    EXPECT_EQ(error_of([&] { parts_of_sentencepiece(sentencepiece_model(2) + piece("c", score, 1)); }),
+              fmt::format("piece \"c\" of the SentencePiece model has the score {}. Fetch the file again.", score));
+  }
+}
+
+TEST(SentencePiece, OfEqualPiecesTheLastOneCounts) {
+  const fs::path folder = test::test_folder();
+  write_file_atomically(folder / "tokenizer.model", sentencepiece_model(1) + piece("ab", -3.5, 1));
+  EXPECT_EQ(Tokenizer::load(folder).encode("ab", false, false), (std::vector<TokenId>{3, 8}));
+}
+
+// Every place of a long piece may be where two others meet; to look all of them up would take hours.
+TEST(SentencePiece, LongPiecesAreCutWhereOthersCanMeet) {
+  const auto long_piece = [](size_t length) {
+    std::string text(length, 'a'), bytes = "\n";
+    for (size_t size = length; size > 0; size >>= 7U) bytes += static_cast<char>(size >= 0x80 ? size | 0x80U : size);
+    bytes += text + std::string("\x15\0\0\x80\xBF", 5) + "\x18\x01";
+    std::string whole = "\n";
+    for (size_t size = bytes.size(); size > 0; size >>= 7U)
+      whole += static_cast<char>(size >= 0x80 ? size | 0x80U : size);
+    return whole + bytes;
+  };
+  constexpr size_t kLength = 2'000'000;
+  const TokenizerParts parts =
+      parts_of_sentencepiece(sentencepiece_model(2) + long_piece(kLength - 1) + long_piece(kLength));
+  EXPECT_TRUE(std::get<BpeTables>(parts.tables).vocabulary.id(std::string(kLength, 'a')).has_value());
 }
 
 TEST(SentencePieceFuzz, MutatedModelsLoadOrExplain) {

@@ -114,7 +114,7 @@ class MdsIndex : public DocumentIndex {
         size = value;
         size_at += 4;
       }
-      if (size < 0 || place + size > static_cast<int64_t>(sample.size()))
+      if (size < 0 || size > static_cast<int64_t>(sample.size()) - place)
         refuse(file_.path(), "has a sample that is shorter than its columns");
       if (i == chosen_) return sample.substr(static_cast<size_t>(place), static_cast<size_t>(size));
       place += size;

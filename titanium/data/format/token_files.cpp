@@ -124,7 +124,12 @@ class MegatronIndex : public DocumentIndex {
     const auto lengths = index_.numbers<int32_t>(kLengths + 4 * sequence, count);
     const auto places = index_.numbers<int64_t>(kLengths + 4 * sequences_ + 8 * sequence, count);
     std::string bytes;
-    for (size_t i = 0; i < lengths.size(); ++i) bytes += tokens_.text(places[i], int64_t{lengths[i]} * token_bytes_);
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      bytes += tokens_.text(places[i], int64_t{lengths[i]} * token_bytes_);
+      if (static_cast<int64_t>(bytes.size()) > tokens_.size())
+        refuse(index_.path(),
+               fmt::format("has a document of {} sequences that is longer than all tokens together", count));
+    }
     return bytes;
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <set>
 
 #include "titanium/base/error.h"
 #include "titanium/base/printable.h"
@@ -66,10 +67,16 @@ std::vector<PairMerge> merges_of_pieces(const std::vector<RankedPiece>& pieces) 
   list.reserve(pieces.size());
   for (const RankedPiece& piece : pieces) list.emplace_back(piece.text, piece.id);
   const Vocabulary ids(list);
+  // Looking a part up takes as long as the part is, so only parts of lengths that occur are looked up.
+  std::set<size_t> lengths;
+  for (const RankedPiece& piece : pieces) lengths.insert(piece.text.size());
+  lengths.erase(0);
   std::vector<PairMerge> merges;
   for (const RankedPiece& piece : pieces) {
     const std::string_view text = piece.text;
-    for (size_t cut = 1; cut < text.size(); ++cut) {
+    for (const size_t cut : lengths) {
+      if (cut >= text.size()) break;
+      if (!lengths.contains(text.size() - cut)) continue;
       const auto left = ids.id(text.substr(0, cut));
       const auto right = left ? ids.id(text.substr(cut)) : std::nullopt;
       if (right) merges.push_back({*left, *right, {piece.rank, piece.id}});

@@ -20,7 +20,11 @@ struct Child {
 }  // namespace
 
 PieceTrie::PieceTrie(std::vector<std::pair<std::string_view, int32_t>> pieces) {
-  std::ranges::sort(pieces);
+  std::ranges::sort(pieces, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : a.second > b.second;
+  });
+  const auto repeated = std::ranges::unique(pieces, [](const auto& a, const auto& b) { return a.first == b.first; });
+  pieces.erase(repeated.begin(), repeated.end());
   first_edge_.clear();
   values_.clear();
   std::deque<Range> open = {{0, pieces.size(), 0}};

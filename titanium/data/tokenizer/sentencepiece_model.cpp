@@ -1,6 +1,7 @@
 // SentencePiece's model file is a protobuf message. We read the few fields that we need ourselves: the format is
 // stable, and a library would be a dependency of the program.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 
@@ -106,6 +107,9 @@ Piece parse_piece(std::string_view bytes) {
     if (field.number == 3) piece.type = static_cast<PieceType>(field.value);
   }
   TI_CHECK(!replace_invalid_utf8(piece.text), "a piece of the SentencePiece model is not UTF-8. Fetch the file again.");
+  TI_CHECK(std::isfinite(piece.score),
+           "piece \"{}\" of the SentencePiece model has the score {}. Fetch the file again.", printable(piece.text, 40),
+           piece.score);
   return piece;
 }
 

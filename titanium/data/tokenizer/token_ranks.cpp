@@ -95,6 +95,8 @@ constexpr RankFamily kRankFamilies[] = {
     {50256, "GPT-2", kGpt2Pattern, gpt2_specials, nullptr, "<|endoftext|>"},
 };
 
+constexpr int64_t kMostSpecials = 1 << 16;  // Mistral's files have 1000
+
 struct RankedToken {
   std::string bytes;
   uint32_t rank;
@@ -187,6 +189,8 @@ TokenizerParts parts_of_tekken(const Json& json) {
   TI_CHECK(special_count > 2 && special_count < size && size - special_count <= static_cast<int64_t>(vocab.size()),
            "the vocabulary of {} tokens does not give the {} of default_vocab_size with {} special ones.", vocab.size(),
            size, special_count);
+  TI_CHECK(special_count <= kMostSpecials, "default_num_special_tokens is {}, expected at most {}.", special_count,
+           kMostSpecials);
   Names specials = {"<unk>",
                     "<s>",
                     "</s>",
