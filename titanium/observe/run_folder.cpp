@@ -14,7 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kMostColumns = 4096;
-constexpr size_t kMostRanks = 256;  // more would hardly be told apart
+constexpr double kMostSteps = 1e15;  // beyond which a step is none
+constexpr size_t kMostRanks = 256;   // more would hardly be told apart
 
 template <typename Json>
 double number_of(const Json& object, const char* key, double otherwise = 0) {
@@ -44,7 +45,7 @@ bool read_columns(AppendedLines& lines, Columns& columns, int64_t& damaged) {
           const nlohmann::json record = parse_json(line);
           const bool good = record.is_object() && record.contains("step") && record["step"].is_number();
           if (good && record.contains("validation_loss")) return;  // run.jsonl has it, too
-          good ? columns.add(record) : void(++damaged);
+          if (!good || !columns.add(record)) ++damaged;
         } catch (const JsonError&) {
           ++damaged;
         }
@@ -65,16 +66,19 @@ void Columns::drop_after(double step) {
 }
 
 void Columns::put(const std::string& name, const nlohmann::json& value) {
-  if (!value.is_number() || (!values.contains(name) && values.size() >= kMostColumns)) return;
+  if (!value.is_number()) return;
+  const bool has_room = values.size() < kMostColumns && (values.size() + 1) * steps.size() <= most_numbers;
+  if (!values.contains(name) && !has_room) return;
   std::vector<double>& column = values[name];
   column.resize(steps.size(), kNothing);
   column.back() = value.get<double>();
 }
 
-void Columns::add(const nlohmann::json& record) {
+bool Columns::add(const nlohmann::json& record) {
   const double step = record["step"].get<double>();
-  if (!std::isfinite(step)) return;
-  if (!steps.empty() && step <= steps.back()) drop_after(std::nextafter(step, -1));
+  if (!(std::abs(step) <= kMostSteps)) return false;
+  if (!steps.empty() && step <= steps.back()) drop_after(std::nextafter(step, -kMostSteps));
+  if (values.size() * (steps.size() + 1) > most_numbers) return false;
   steps.push_back(step);
   for (const auto& [key, value] : record.items()) {
     if (value.is_number() && key != "step") put(key, value);
@@ -91,6 +95,7 @@ void Columns::add(const nlohmann::json& record) {
     }
   }
   for (auto& [name, column] : values) column.resize(steps.size(), kNothing);
+  return true;
 }
 
 const std::vector<double>* Columns::find(const std::string& name) const {
@@ -174,7 +179,11 @@ void RunFolder::take_event(const nlohmann::ordered_json& event) {
   if (kind == "start") take_start(event);
   if (kind == "validation") data_.validation[text_of(event, "set")][step] = number_of(event, "loss", kNothing);
   if (kind == "checkpoint") data_.checkpoints[step] = {{step, unix_s}, number_of(event, "seconds")};
-  if (kind == "error") data_.error = {static_cast<int>(number_of(event, "rank")), unix_s, text_of(event, "message")};
+  if (kind == "error") {
+    const double rank = number_of(event, "rank");
+    const bool is_rank = rank >= 0 && rank <= std::numeric_limits<int>::max();
+    data_.error = {is_rank ? static_cast<int>(rank) : 0, unix_s, text_of(event, "message")};
+  }
   if (kind == "end") data_.end = text_of(event, "how");
 }
 

@@ -18,10 +18,12 @@ namespace titanium::observe {
 struct Columns {
   std::vector<double> steps;  // increasing
   std::map<std::string, std::vector<double>> values;
+  size_t most_numbers = size_t{1} << 26;  // in all columns together
 
   // Adds a record. Numbers inside objects are named "object/key", those of `experts` "experts/layer_3/dead". Records of
-  // this and later steps are dropped first: a resumed run trains them again.
-  void add(const nlohmann::json& record);
+  // this and later steps are dropped first: a resumed run trains them again. False, and nothing is added, when its step
+  // is none or there is no room.
+  bool add(const nlohmann::json& record);
   void drop_after(double step);
   // Null when there is none.
   const std::vector<double>* find(const std::string& name) const;

@@ -1,11 +1,17 @@
 #include "titanium/observe/run_summary.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace titanium::observe {
 namespace {
 
 constexpr size_t kRecent = 20;  // records whose rate counts
+
+double number_of(const nlohmann::ordered_json& object, const char* key, double otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
+}
 
 // Seconds per step over the last records of one process: `time_s` starts again with each.
 std::optional<double> recent_step_seconds(const Columns& columns) {
@@ -18,20 +24,23 @@ std::optional<double> recent_step_seconds(const Columns& columns) {
   return ((*times)[last] - (*times)[first]) / (columns.steps[last] - columns.steps[first]);
 }
 
-// Which start has trained a step for good: the last one that went on before it.
-size_t start_of(const RunData& run, double step) {
-  size_t index = run.restarts.size();
-  while (index > 0 && run.restarts[index - 1].step >= step) --index;
-  return index;
+// The first step of each start and of all that came after it. So the last start that went on before a step, which has
+// trained it for good, is the number of these that are smaller.
+std::vector<double> first_steps(const RunData& run) {
+  std::vector<double> firsts;
+  for (const RunEvent& restart : run.restarts) firsts.push_back(restart.step);
+  for (size_t i = firsts.size(); i-- > 1;) firsts[i - 1] = std::min(firsts[i - 1], firsts[i]);
+  return firsts;
 }
 
 // `time_s` begins again with each process: the sum over all, as far as their steps stay.
 double productive_seconds(const RunData& run, const std::vector<double>& times) {
+  const std::vector<double> firsts = first_steps(run);
   double sum = 0, last = 0;
-  size_t start = 0;
+  int64_t start = 0;
   for (size_t i = 0; i < times.size(); ++i) {
     if (std::isnan(times[i])) continue;
-    const size_t own = start_of(run, run.columns.steps[i]);
+    const int64_t own = std::ranges::lower_bound(firsts, run.columns.steps[i]) - firsts.begin();
     if (own != start || times[i] < last) sum += last;
     start = own;
     last = times[i];
@@ -40,11 +49,11 @@ double productive_seconds(const RunData& run, const std::vector<double>& times) 
 }
 
 RunState state_of(const RunData& run, const RunSummary& summary, double now) {
-  const double started = run.start.is_object() ? run.start.value("unix_s", 0.0) : 0.0;
+  const double started = number_of(run.start, "unix_s", 0);
   if (run.end == "completed") return RunState::kCompleted;
   if (run.end == "stopped") return RunState::kStopped;
   if (run.error && run.error->unix_s >= started) return RunState::kFailed;
-  const double log_freq = run.start.is_object() ? run.start.value("log_freq", 10.0) : 10.0;
+  const double log_freq = number_of(run.start, "log_freq", 10);
   const double usual = summary.step_seconds.value_or(6) * log_freq;
   const double last = std::max(summary.last_logged, started);
   if (last > 0 && now - last > std::max(120.0, 10 * usual)) return RunState::kSilent;
@@ -57,7 +66,7 @@ RunSummary summarize(const RunData& run, double now) {
   RunSummary summary;
   const Columns& columns = run.columns;
   if (!columns.steps.empty()) summary.step = columns.steps.back();
-  if (run.start.is_object()) summary.total_steps = run.start.value("total_steps", 0.0);
+  summary.total_steps = number_of(run.start, "total_steps", 0);
   summary.last_logged = columns.last("unix_s").value_or(0);
   summary.tokens = columns.last("tokens");
   summary.loss = columns.last("loss");

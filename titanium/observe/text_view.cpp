@@ -46,7 +46,8 @@ struct Bounds {
 // The curve as vertical strokes, each joined to the one before.
 void draw(Braille& picture, const std::vector<Bounds>& columns, const Bounds& all, size_t dots) {
   const auto row = [&](double value) {
-    const double share = all.high > all.low ? (all.high - value) / (all.high - all.low) : 0.5;
+    // Halves, because the difference of two large numbers may be none.
+    const double share = all.high > all.low ? (all.high / 2 - value / 2) / (all.high / 2 - all.low / 2) : 0.5;
     return static_cast<size_t>(std::lround(share * static_cast<double>(dots - 1)));
   };
   std::optional<double> last;
@@ -104,7 +105,7 @@ std::string loss_plot(const RunData& run, size_t width, size_t height) {
   draw(picture, dots, all, 4 * rows);
   std::string text;
   for (size_t row = 0; row < rows; ++row) {
-    const double value = all.high - (all.high - all.low) * static_cast<double>(row) / static_cast<double>(rows - 1);
+    const double value = std::lerp(all.high, all.low, static_cast<double>(row) / static_cast<double>(rows - 1));
     const bool labelled = row % 4 == 0 || row == rows - 1;
     text += fmt::format("{:>{}} {}\n", labelled ? fmt::format("{:.4g}", value) : "", kLabel, picture.row(row));
   }

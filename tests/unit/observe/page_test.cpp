@@ -126,6 +126,13 @@ TEST(TextView, PlotIsAsLargeAsAskedFor) {
   EXPECT_TRUE(plot.ends_with("500\n"));
 }
 
+TEST(TextView, LossesBeyondAnyDifferenceArePlotted) {
+  const std::string plot = loss_plot(
+      open(folder_with("{\"step\": 1, \"loss\": 1.5e308}\n{\"step\": 2, \"loss\": -1.5e308}\n"))[0]->data(), 80, 14);
+  EXPECT_EQ(std::ranges::count(plot, '\n'), 14);
+  EXPECT_TRUE(plot.starts_with(" 1.5e+308 ")) << plot;
+}
+
 TEST(TextView, WithoutALossThereIsNoPlot) { EXPECT_EQ(loss_plot(open(folder_with("{\"step\": 1}\n"))[0]->data()), ""); }
 
 }  // namespace

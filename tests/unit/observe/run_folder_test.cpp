@@ -62,6 +62,31 @@ TEST(RunFolder, DamagedLinesAreCountedAndPassedOver) {
   EXPECT_EQ(run.data().damaged.at("run.jsonl"), 2);
 }
 
+TEST(RunFolder, NumbersThatMakeNoSenseAreLeftOut) {
+  const fs::path folder = test_folder();
+  append(folder / "metrics.jsonl", "{\"step\": -7, \"loss\": 1}\n{\"step\": -7, \"loss\": 2}\n{\"step\": 1e300}\n");
+  append(folder / "run.jsonl", R"({"event": "start", "unix_s": "noon", "total_steps": [], "log_freq": null})"
+                               "\n"
+                               R"({"event": "error", "rank": 1e300, "message": "boom"})"
+                               "\n");
+  const RunFolder run(folder);
+  EXPECT_EQ(run.data().columns.steps, (std::vector<double>{-7}));
+  EXPECT_EQ(column(run, "loss"), (std::vector<double>{2}));
+  EXPECT_EQ(run.data().damaged.at("metrics.jsonl"), 1);
+  EXPECT_EQ(run.data().error->rank, 0);
+  EXPECT_EQ(summarize(run.data(), 6000).total_steps, 0);
+}
+
+// A wide record and many narrow ones: a table of all of them would be far larger than the file.
+TEST(RunFolder, TablesHaveALargestSize) {
+  Columns columns{.most_numbers = 25};
+  EXPECT_TRUE(columns.add(nlohmann::json::parse(R"({"step": 1, "a": 1, "b": 2, "c": 3, "d": 4})")));
+  for (int step = 2; step <= 5; ++step) EXPECT_TRUE(columns.add({{"step", step}, {"e", 1}}));
+  EXPECT_EQ(columns.find("e")->size(), 5U);
+  EXPECT_FALSE(columns.add({{"step", 6}}));  // would make it 30
+  EXPECT_EQ(columns.steps.size(), 5U);
+}
+
 TEST(RunFolder, AReplacedFileIsReadAgain) {
   const fs::path folder = test_folder();
   write_file_atomically(folder / "metrics.jsonl", record(1, 4, 1) + record(10, 3, 2) + record(20, 2, 3));
@@ -183,6 +208,19 @@ TEST(RunSummary, GoodputIsThatOfStepsThatStayInAllProcesses) {
   fs::remove(folder / "run.jsonl");  // without it, times that decrease tell
   append(folder / "metrics.jsonl", record(30, 2, 5));
   EXPECT_DOUBLE_EQ(summarize(RunFolder(folder).data(), 5100).elapsed, 15 + 5);
+}
+
+TEST(RunSummary, ManyRestartsAndManyStepsAreCountedInOnePass) {
+  RunData run;
+  run.first_start = 1;
+  for (int i = 0; i < 300'000; ++i) {
+    run.restarts.push_back({.step = 1e6, .unix_s = 1});
+    run.columns.steps.push_back(i);
+    run.columns.values["time_s"].push_back(i);
+  }
+  run.restarts.push_back({.step = 9, .unix_s = 1});
+  // Steps up to 9 are of the first start, all others of the last.
+  EXPECT_DOUBLE_EQ(*summarize(run, 1'000'001).goodput, (9 + 299'999) / 1e6);
 }
 
 TEST(RunSummary, StatesFollowFromTheEventsAndTheClock) {
