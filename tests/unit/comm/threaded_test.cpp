@@ -22,8 +22,10 @@ using test::run_ranks;
 const std::vector<int> kAll = {0, 1, 2, 3};
 constexpr Dtype kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kInt, at::kByte};
 
-// 24 small whole numbers that differ per rank: exact in every dtype.
-Tensor values(int rank, Dtype dtype = at::kFloat) { return (at::arange(24) % 7 + 3 * rank).to(dtype); }
+// 24 small whole numbers that differ per rank, each rank's largest at other places: exact in every dtype.
+Tensor values(int rank, Dtype dtype = at::kFloat) {
+  return (at::arange(24) * (2 * rank + 1) % 7 + (rank + 2) % 4).to(dtype);
+}
 
 Tensor reduced(Reduce op, Dtype dtype) {
   std::vector<Tensor> all;

@@ -5,6 +5,7 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/tensors.h"
@@ -126,6 +127,17 @@ TEST(StochasticAdam, FullPrecisionAndMomentsAreLeftAlone) {
   }
   EXPECT_TRUE(full[0]->value.equal(full[1]->value));
   EXPECT_TRUE(moments[0].equal(moments[1]));
+}
+
+TEST(StochasticAdam, CoupledDecayIsPartOfTheGradient) {
+  const ParameterPtr p = parameter_of(at::full({100}, 4.0));
+  Adam adam({p.get()}, {.beta1 = 0.875, .weight_decay = 0.5, .decoupled = false, .rounding_seed = 2});
+  adam.materialize();
+  p->grad = at::zeros_like(p->value.detach());
+  adam.step(0.125);
+  const StateTensor first = adam.state().front();
+  EXPECT_EQ(first.name, "exp_avg");
+  EXPECT_TRUE(first.tensor.equal(at::full_like(first.tensor, 0.125 * 0.5 * 4)));
 }
 
 TEST(StochasticAdam, ASkippedStepLeavesNoTrace) {
