@@ -15,6 +15,7 @@ struct MixedPosition {
   bool operator==(const MixedPosition&) const = default;
 };
 
+template <typename Sample>
 struct MixedSample {
   Sample sample;
   size_t source = 0;
@@ -32,15 +33,40 @@ struct MixedSource {
   AtEnd at_end = AtEnd::kDrop;
 };
 
-// Not thread-safe; different streams may be used from different threads.
+// Not thread-safe; different streams may be used from different threads. For `Stream` see stream_loader.h.
+template <typename Stream>
 class MixedStream {
  public:
+  using Sample = typename Stream::Sample;
+
   // `mixture` must outlive the stream. `position` has an entry for each source.
-  MixedStream(const std::vector<MixedSource>& sources, const Mixture& mixture, const PackingOptions& options,
-              int64_t stream, const MixedPosition& position);
+  MixedStream(const std::vector<MixedSource>& sources, const Mixture& mixture, const typename Stream::Options& options,
+              int64_t stream, const MixedPosition& position)
+      : mixture_(mixture), stream_(stream), turn_(position.samples) {
+    for (size_t k = 0; k < sources.size(); ++k) {
+      at_end_.push_back(sources[k].at_end);
+      streams_.emplace_back(*sources[k].corpus, options, stream, position.sources[k]);
+      ended_.push_back(position.sources[k].ended);
+    }
+  }
 
   // The next sample; nothing at the end. Throws as Stream does.
-  std::optional<MixedSample> next(const std::stop_token& stop = {});
+  std::optional<MixedSample<Sample>> next(const std::stop_token& stop = {}) {
+    MixedSample<Sample> mixed;
+    for (;;) {
+      const size_t source = mixture_.choose(turn_, stream_, ended_);
+      if (source == streams_.size()) return std::nullopt;
+      if (auto sample = streams_[source].next(stop)) {
+        ++turn_;
+        mixed.sample = *std::move(sample);
+        mixed.source = source;
+        return mixed;
+      }
+      if (at_end_[source] == AtEnd::kStop) return std::nullopt;
+      ended_[source] = true;
+      mixed.ended.push_back(source);
+    }
+  }
 
  private:
   const Mixture& mixture_;

@@ -43,6 +43,9 @@ struct Sample {
 // different streams of one corpus may be used from different threads.
 class Stream {
  public:
+  using Options = PackingOptions;
+  using Sample = data::Sample;
+
   Stream(Corpus& corpus, const PackingOptions& options,
          int64_t stream);  // from the beginning
   Stream(Corpus& corpus, const PackingOptions& options, int64_t stream, const StreamPosition& position);
