@@ -13,6 +13,12 @@ target_compile_definitions(pcre2_static INTERFACE PCRE2_CODE_UNIT_WIDTH=8 PCRE2_
 titanium_static_package(utf8proc_static utf8proc.h libutf8proc.a)
 titanium_static_package(zstd_static zstd.h libzstd.a)
 titanium_static_package(z_static zlib.h libz.a)
+titanium_static_package(jpeg_static jpeglib.h libjpeg.a)
+titanium_static_package(png_static png.h libpng16.a)
+titanium_static_package(webp_static webp/decode.h libwebp.a)
+titanium_static_package(webpdemux_static webp/demux.h libwebpdemux.a)
+add_library(images_static INTERFACE)
+target_link_libraries(images_static INTERFACE jpeg_static png_static webpdemux_static webp_static)
 
 # Headers alone: the library is loaded when an address is first opened (titanium/remote/http.cpp).
 find_path(curl_INCLUDE curl/curl.h REQUIRED)
