@@ -1,6 +1,7 @@
 """Pictures as Pillow and torchtitan read them: decoding, resizing and cutting squares, and the PNG writer."""
 
 import io
+import json
 import math
 import os
 import pathlib
@@ -10,6 +11,7 @@ import tempfile
 import unittest
 import zlib
 
+import datasets
 import numpy
 import PIL.Image
 import PIL.ImageOps
@@ -198,6 +200,16 @@ class Images(unittest.TestCase):
             written = PIL.Image.open(self.found / f"{name}.png")
             self.assertEqual(written.text, {"Description": "grün"})
             numpy.testing.assert_array_equal(numpy.asarray(written), numpy.asarray(self.decoded(name).convert("RGB")), name)
+
+    def test_archives_have_the_samples_that_datasets_finds(self):
+        folder = "tests/assets/cc12m_test"
+        result = subprocess.run([os.environ["TITANIUM"], "data", "inspect", folder, "--records", "100", "--json"], capture_output=True, check=True)
+        found = json.loads(result.stdout)
+        expected = list(datasets.load_dataset(folder, split="train", data_files={"train": "*.tar"}, streaming=True))
+        self.assertEqual(found["records"], len(expected))
+        self.assertEqual([sample["text"] for sample in found["samples"]], [sample["txt"] for sample in expected])
+        sizes = [f"JPEG {sample['jpg'].width} x {sample['jpg'].height}" for sample in expected]
+        self.assertEqual([sample["image"] for sample in found["samples"]], sizes)
 
 
 if __name__ == "__main__":

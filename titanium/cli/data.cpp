@@ -38,7 +38,8 @@ std::string count_text(const std::optional<int64_t>& count, const char* otherwis
 
 std::string sample_text(const data::Inspection::Sample& sample) {
   if (!sample.problem.empty()) return sample.problem;
-  if (sample.text) return printable(*sample.text, kTextBytesToShow);
+  const std::string image = sample.image.empty() ? "" : sample.image + ": ";
+  if (sample.text) return image + printable(*sample.text, kTextBytesToShow);
   const auto shown = std::span(sample.tokens).first(std::min(sample.tokens.size(), kTokensToShow));
   return fmt::format("{} tokens: {}{}", sample.tokens.size(), fmt::join(shown, " "),
                      shown.size() < sample.tokens.size() ? " ..." : "");
@@ -62,6 +63,7 @@ void print_json(const data::Inspection& found) {
   nlohmann::json samples = nlohmann::json::array();
   for (const auto& sample : found.samples) {
     nlohmann::json entry = {{"place", sample.place}};
+    if (!sample.image.empty()) entry["image"] = sample.image;
     if (!sample.problem.empty()) {
       entry["problem"] = sample.problem;
     } else if (sample.text) {

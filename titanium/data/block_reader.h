@@ -37,6 +37,7 @@ enum class Content {
   kJson,    // an object with the text in one of its fields
   kText,    // the text itself
   kTokens,  // little-endian integers of Block::token_bytes each
+  kSample,  // the members of an archive that have one key, as they stand there: format/tar_members.h
 };
 
 // Consecutive records of one file, of which only the owned ones are kept.
@@ -67,6 +68,7 @@ struct ReadOptions {
   std::string text_field = "text";     // field, column or member that holds the text or the tokens
   std::string token_dtype = "uint16";  // of arrays that do not say it
   int64_t block_records = 256;         // of a block of documents behind an index
+  bool whole_samples = false;          // of archives: all members of a key are one record
 };
 
 // Which records a block has depends only on the file and on where reading

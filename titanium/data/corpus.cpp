@@ -10,7 +10,9 @@ namespace titanium::data {
 namespace {
 
 constexpr int64_t kMaxStreams = int64_t{1} << 16;
-constexpr int64_t kBadRecordsPerLogLine = 1000;
+
+// Of things that are counted: the first ten have a line in the log, then every thousandth.
+bool has_log_line(int64_t count) { return count <= 10 || count % 1000 == 0; }
 
 CorpusOptions checked(CorpusOptions options) {
   const int64_t streams = options.streams;
@@ -40,6 +42,7 @@ Corpus::Corpus(CorpusOptions options, Encoder encoder)
       encoder_(std::move(encoder)),
       source_(open(/*keep_all=*/options_.shuffle)),
       fingerprint_(data::fingerprint(source_->files())) {
+  check_formats();
   const int64_t records = source_->count_up_to(options_.streams);
   TI_CHECK(records > 0, "Dataset {} at {} has no records. Name a file or folder that has some.", options_.name,
            options_.path.string());
@@ -66,7 +69,8 @@ std::unique_ptr<RecordSource> Corpus::open(bool keep_all) const {
                                       .max_record_bytes = options_.max_record_bytes,
                                       .text_field = options_.text_field,
                                       .token_dtype = options_.token_dtype,
-                                      .block_records = options_.shuffle ? 1 : ReadOptions{}.block_records},
+                                      .block_records = options_.shuffle ? 1 : ReadOptions{}.block_records,
+                                      .whole_samples = options_.images},
                           .allow_empty_files = options_.skip_bad_records,
                           .cache_bytes = options_.cache_bytes,
                           .max_readers = options_.max_readers});
@@ -84,7 +88,15 @@ void Corpus::settle_order() {
   order_ = RecordOrder::shuffled(options_.shuffle_seed, key, records, options_.shuffle_window);
 }
 
-std::optional<Corpus::Document> Corpus::document(int64_t place, int64_t pass, const std::stop_token& stop) {
+void Corpus::check_formats() const {
+  if (!options_.images) return;
+  for (const SourceFile& file : source_->files())
+    TI_CHECK(file.format->has_samples(),
+             "Data file {} is {}, but dataset {} must hold images with captions. Use archives of WebDataset (.tar).",
+             file.path.string(), file.format->name(), options_.name);
+}
+
+std::optional<Corpus::Found> Corpus::record(int64_t place, int64_t pass, const std::stop_token& stop) {
   int64_t record = order_.record(place, pass);
   if (known_records_ > 0) {
     if (place >= known_records_ * copies_) return std::nullopt;
@@ -92,16 +104,23 @@ std::optional<Corpus::Document> Corpus::document(int64_t place, int64_t pass, co
     if (beyond) return std::nullopt;
     record %= known_records_;
   }
-  const auto found = source_->read(record, stop);
+  auto found = source_->read(record, stop);
   const std::optional<int64_t> window = order_.window_begin(place);
   if (!found && window && source_->count_up_to(*window + 1) > *window)
-    return Document{};  // the last window is not full
+    return Found{.record = std::nullopt, .entrance = std::nullopt};  // the last window is not full
   if (!found) return std::nullopt;
-  Document document{.tokens = {}, .entrance = window ? source_->anchor_before(*window) : found->entrance()};
+  const Anchor entrance = window ? source_->anchor_before(*window) : found->entrance();
+  return Found{.record = std::move(found), .entrance = entrance};
+}
+
+std::optional<Corpus::Document> Corpus::document(int64_t place, int64_t pass, const std::stop_token& stop) {
+  const auto found = record(place, pass, stop);
+  if (!found) return std::nullopt;
+  Document document{.tokens = {}, .entrance = found->entrance};
+  if (!found->record) return document;
   try {
-    document.tokens = encode(*found);
+    document.tokens = encode(*found->record);
   } catch (const BadRecord& error) {
-    if (!options_.skip_bad_records) throw;
     skip_bad_record(error.what());
   }
   return document;
@@ -136,9 +155,17 @@ std::vector<int64_t> Corpus::owned_streams() const {
 }
 
 void Corpus::skip_bad_record(const std::string& reason) {
+  if (!options_.skip_bad_records) throw BadRecord(reason);
   const int64_t count = ++bad_records_;
-  if (count % kBadRecordsPerLogLine != 1) return;
-  log_warning("Dataset {}: {} bad records skipped so far, the last one is {}", options_.name, count, reason);
+  if (has_log_line(count))
+    log_warning("Dataset {}: {} bad records skipped so far, the last one is {}", options_.name, count, reason);
+}
+
+void Corpus::skip_small_image(const std::string& reason) {
+  const int64_t count = ++small_images_;
+  if (has_log_line(count))
+    log_warning("Dataset {}: {} images skipped so far because they are too small, the last one is {}", options_.name,
+                count, reason);
 }
 
 }  // namespace titanium::data

@@ -45,6 +45,7 @@ struct CorpusOptions {
   std::string token_dtype = ReadOptions{}.token_dtype;
   size_t max_readers = RecordSourceOptions{}.max_readers;
   bool in_mix = false;  // keeps the number of streams
+  bool images = false;  // records are samples of archives, with a picture and a caption
   int64_t epochs = 0;   // passes until the data has ended; 0: no end of its own
   bool shuffle = false;
   int64_t shuffle_seed = 42;
@@ -61,15 +62,32 @@ class Corpus {
                                      // none at an empty place
   };
 
+  // The record at a place of the order.
+  struct Found {
+    std::optional<Record> record;    // none at an empty place of the order
+    std::optional<Anchor> entrance;  // as in Document
+  };
+
   // Reads as far as is needed to know that every stream has a record. Throws
   // UsageError when `ranks` does not divide `streams`, Error when the data
-  // cannot be read, has no records, or too few for `ranks`.
+  // cannot be read, has no records, too few for `ranks`, or is no data of
+  // images where it must be.
   Corpus(CorpusOptions options, Encoder encoder);
+
+  // The record at an owned place of the order of pass `pass`; nothing after the
+  // last one.
+  std::optional<Found> record(int64_t place, int64_t pass = 0, const std::stop_token& stop = {});
 
   // The tokens of the record at an owned place of the order of pass `pass`;
   // nothing after the last one. Throws BadRecord, also for what the encoder
   // throws Error for, unless bad records are skipped.
   std::optional<Document> document(int64_t place, int64_t pass = 0, const std::stop_token& stop = {});
+
+  // Counts a bad record, and logs it if it is one of the first or a thousandth.
+  // Throws BadRecord with `reason` unless bad records are skipped.
+  void skip_bad_record(const std::string& reason);
+  // The same for a picture that is too small, which is skipped in any case.
+  void skip_small_image(const std::string& reason);
 
   // Whether the data ends with this pass.
   bool is_last_pass(int64_t pass) const { return options_.epochs > 0 && (pass + 1) * copies_ >= options_.epochs; }
@@ -86,13 +104,14 @@ class Corpus {
   int64_t streams() const { return streams_; }  // see Note [Canonical streams]
   std::vector<int64_t> owned_streams() const;
   const RecordOrder& order() const { return order_; }
-  int64_t bad_records() const { return bad_records_; }  // skipped so far by this rank, every pass counted
+  int64_t bad_records() const { return bad_records_; }    // skipped so far by this rank, every pass counted
+  int64_t small_images() const { return small_images_; }  // likewise
 
  private:
   std::unique_ptr<RecordSource> open(bool keep_all) const;
   void settle_order();
   std::vector<int32_t> encode(const Record& record) const;
-  void skip_bad_record(const std::string& reason);
+  void check_formats() const;
 
   CorpusOptions options_;
   Encoder encoder_;
@@ -104,6 +123,7 @@ class Corpus {
   int64_t streams_ = 0;
   std::atomic<bool> relooped_ = false;
   std::atomic<int64_t> bad_records_ = 0;
+  std::atomic<int64_t> small_images_ = 0;
 };
 
 }  // namespace titanium::data

@@ -11,29 +11,28 @@
 namespace titanium::data {
 namespace {
 
-enum class Kind { kText, kImages };
-
 struct Entry {
   const char* name;
   const char* path;  // null: lives on the Hugging Face hub, so the user names a local copy
-  Kind kind;
+  DatasetKind kind;
 };
 
 constexpr Entry kDatasets[] = {
-    {"c4", nullptr, Kind::kText},
-    {"c4_test", "./tests/assets/c4_test", Kind::kText},
-    {"c4_test_validation", "./tests/assets/c4_test_validation", Kind::kText},
-    {"c4_validation", nullptr, Kind::kText},
-    {"cc12m-wds", nullptr, Kind::kImages},
-    {"cc12m-test", nullptr, Kind::kImages},
-    {"coco-validation", nullptr, Kind::kImages},
+    {"c4", nullptr, DatasetKind::kTexts},
+    {"c4_test", "./tests/assets/c4_test", DatasetKind::kTexts},
+    {"c4_test_validation", "./tests/assets/c4_test_validation", DatasetKind::kTexts},
+    {"c4_validation", nullptr, DatasetKind::kTexts},
+    {"cc12m-wds", nullptr, DatasetKind::kImages},
+    {"cc12m-test", "./tests/assets/cc12m_test", DatasetKind::kImages},
+    {"coco-validation", nullptr, DatasetKind::kImages},
+    {"coco-test", "./tests/assets/coco_test", DatasetKind::kImages},
     // The mix of eminorhan/frontier-torchtitan.
-    {"dclm", nullptr, Kind::kText},
-    {"fineweb-edu", nullptr, Kind::kText},
-    {"dolma", nullptr, Kind::kText},
-    {"zyda", nullptr, Kind::kText},
-    {"the-stack-v2", nullptr, Kind::kText},
-    {"finemath", nullptr, Kind::kText},
+    {"dclm", nullptr, DatasetKind::kTexts},
+    {"fineweb-edu", nullptr, DatasetKind::kTexts},
+    {"dolma", nullptr, DatasetKind::kTexts},
+    {"zyda", nullptr, DatasetKind::kTexts},
+    {"the-stack-v2", nullptr, DatasetKind::kTexts},
+    {"finemath", nullptr, DatasetKind::kTexts},
 };
 
 std::string lower(std::string name) {
@@ -44,13 +43,17 @@ std::string lower(std::string name) {
 
 }  // namespace
 
-Dataset locate_dataset(const std::string& requested, const std::optional<std::string>& path) {
+Dataset locate_dataset(const std::string& requested, const std::optional<std::string>& path, DatasetKind kind) {
   const std::string name = lower(requested);
   const auto* entry = std::find_if(std::begin(kDatasets), std::end(kDatasets),
                                    [&](const Entry& candidate) { return candidate.name == name; });
   const bool known = entry != std::end(kDatasets);
-  if (known && entry->kind == Kind::kImages)
-    throw UsageError(fmt::format("Dataset {} holds images, which are not available yet. Use a text dataset.", name));
+  if (known && entry->kind != kind)
+    throw UsageError(entry->kind == DatasetKind::kImages
+                         ? fmt::format("Dataset {} holds images, and texts are read here. Use a text dataset.", name)
+                         : fmt::format("Dataset {} holds texts, and images with captions are read here. Use cc12m-wds, "
+                                       "or another name and dataset_path for archives of your own.",
+                                       name));
   if (!path && !known)
     throw UsageError(fmt::format(
         "Dataset {} is not supported. Supported datasets are: {}. To read files of your own, set dataset_path.", name,
@@ -59,8 +62,8 @@ Dataset locate_dataset(const std::string& requested, const std::optional<std::st
   return {.name = name, .path = path ? std::filesystem::path(*path) : std::filesystem::path(entry->path)};
 }
 
-Dataset find_dataset(const std::string& name, const std::optional<std::string>& path) {
-  Dataset dataset = locate_dataset(name, path);
+Dataset find_dataset(const std::string& name, const std::optional<std::string>& path, DatasetKind kind) {
+  Dataset dataset = locate_dataset(name, path, kind);
   log_info("Preparing {} dataset from {}", dataset.name, dataset.path.string());
   return dataset;
 }

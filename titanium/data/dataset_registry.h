@@ -8,6 +8,8 @@
 
 namespace titanium::data {
 
+enum class DatasetKind { kTexts, kImages };
+
 struct Dataset {
   std::string name;  // lower case
   std::filesystem::path path;
@@ -16,10 +18,12 @@ struct Dataset {
 // Where the data set `name` (upper or lower case) is. `path` (dataset_path) overrides the registered place; with it the
 // name may be any. Nothing is downloaded, and what is at that place is not looked at.
 // Throws UsageError when the name is unknown and no path is given, when the data set has no local place, and when it is
-// of a kind that is not available yet.
-Dataset locate_dataset(const std::string& name, const std::optional<std::string>& path);
+// known to be of another kind.
+Dataset locate_dataset(const std::string& name, const std::optional<std::string>& path,
+                       DatasetKind kind = DatasetKind::kTexts);
 // The same for a data set that is read next. Logs "Preparing <name> dataset from <path>".
-Dataset find_dataset(const std::string& name, const std::optional<std::string>& path);
+Dataset find_dataset(const std::string& name, const std::optional<std::string>& path,
+                     DatasetKind kind = DatasetKind::kTexts);
 
 std::vector<std::string> dataset_names();
 

@@ -3,15 +3,34 @@
 #include <limits>
 
 #include "titanium/data/document.h"
+#include "titanium/data/format/tar_members.h"
+#include "titanium/data/image/decode.h"
+#include "titanium/data/image/image_text.h"
 
 namespace titanium::data {
 namespace {
 
 constexpr int64_t kSmall = int64_t{64} << 20;  // bytes that are counted without being asked
 
+void show_image(const Record& record, Inspection::Sample& sample) {
+  ImageText found = image_text(record);
+  try {
+    const ImageSize size = image_size(found.image);
+    sample.image = fmt::format("{} {} x {}", name_of(image_format(found.image)), size.width, size.height);
+    decode_image(found.image);
+  } catch (const ImageError& error) {
+    throw BadRecord(refusal(record, found.key, fmt::format("has an image that {}", error.what())));
+  }
+  sample.text = std::move(found.caption);
+}
+
 Inspection::Sample sample_of(const Record& record, const std::string& field) {
   Inspection::Sample sample{.place = fmt::format("{}:{}", record.file->path.string(), record.line)};
   try {
+    if (record.block->content == Content::kSample) {
+      show_image(record, sample);
+      return sample;
+    }
     if (has_tokens(record)) {
       sample.tokens = document_tokens(record);
     } else {
@@ -21,6 +40,21 @@ Inspection::Sample sample_of(const Record& record, const std::string& field) {
     sample.problem = error.what();
   }
   return sample;
+}
+
+// Whether all files are archives and the first sample has a picture.
+bool has_images(const std::filesystem::path& path, ReadOptions reading) {
+  if (reading.text_field != ReadOptions{}.text_field) return false;
+  reading.whole_samples = true;
+  RecordSource source(path, {.reading = reading});
+  const bool archives =
+      std::ranges::all_of(source.files(), [](const SourceFile& file) { return file.format->has_samples(); });
+  if (!archives) return false;
+  const auto first = source.read(0);
+  if (!first) return false;
+  const auto parts = sample_parts(first->bytes);
+  return std::ranges::any_of(
+      parts, [](const SamplePart& part) { return image_format(part.content) != ImageFormat::kUnknown; });
 }
 
 // The tokens of all files; none when one of them does not say.
@@ -38,7 +72,9 @@ std::optional<int64_t> count_tokens(const std::vector<SourceFile>& files, const 
 }  // namespace
 
 Inspection inspect(const std::filesystem::path& path, const InspectionOptions& options) {
-  RecordSource source(path, {.reading = options.reading});
+  ReadOptions reading = options.reading;
+  reading.whole_samples = has_images(path, reading);
+  RecordSource source(path, {.reading = reading});
   Inspection found;
   bool counted = true;
   for (const SourceFile& file : source.files()) {

@@ -12,8 +12,9 @@ namespace titanium::data {
 
 struct Inspection {
   struct Sample {
-    std::string place;  // file and line, row or document
-    std::optional<std::string> text;
+    std::string place;                // file and line, row or document
+    std::optional<std::string> text;  // or the caption of a picture
+    std::string image;                // format and size of a picture; empty: the record has none
     std::vector<int32_t> tokens;
     std::string problem;  // why it cannot be used; empty: it can
   };
@@ -32,7 +33,8 @@ struct InspectionOptions {
   bool count_all = false;  // read everything, if need be
 };
 
-// Throws Error as RecordSource does.
+// Archives whose first sample has a picture are read as samples of pictures with captions; --text-field of another
+// member than .txt reads them as texts. Throws Error as RecordSource does.
 Inspection inspect(const std::filesystem::path& path, const InspectionOptions& options);
 
 }  // namespace titanium::data

@@ -9,15 +9,14 @@ namespace {
 
 constexpr int kRounds = 6;
 
-// The finaliser of splitmix64.
-uint64_t mixed(uint64_t value) {
+}  // namespace
+
+uint64_t mixed_bits(uint64_t value) {
   value += 0x9E3779B97F4A7C15;
   value = (value ^ value >> 30U) * 0xBF58476D1CE4E5B9;
   value = (value ^ value >> 27U) * 0x94D049BB133111EB;
   return value ^ value >> 31U;
 }
-
-}  // namespace
 
 int64_t permuted(int64_t place, int64_t size, uint64_t key) {
   if (size <= 1) return place;
@@ -27,7 +26,7 @@ int64_t permuted(int64_t place, int64_t size, uint64_t key) {
   do {
     uint64_t left = value >> half, right = value & mask;
     for (int round = 0; round < kRounds; ++round) {
-      const uint64_t next = left ^ (mixed(right ^ mixed(key + static_cast<uint64_t>(round))) & mask);
+      const uint64_t next = left ^ (mixed_bits(right ^ mixed_bits(key + static_cast<uint64_t>(round))) & mask);
       left = right;
       right = next;
     }
@@ -39,7 +38,7 @@ int64_t permuted(int64_t place, int64_t size, uint64_t key) {
 RecordOrder RecordOrder::shuffled(int64_t seed, uint64_t key, std::optional<int64_t> records, int64_t window) {
   RecordOrder order;
   order.shuffled_ = true;
-  order.key_ = mixed(static_cast<uint64_t>(seed)) ^ key;
+  order.key_ = mixed_bits(static_cast<uint64_t>(seed)) ^ key;
   order.records_ = records.value_or(0);
   order.window_ = records ? 0 : window;
   order.name_ = records ? fmt::format("shuffled with seed {}", seed)
@@ -49,10 +48,10 @@ RecordOrder RecordOrder::shuffled(int64_t seed, uint64_t key, std::optional<int6
 
 int64_t RecordOrder::record(int64_t place, int64_t epoch) const {
   if (!shuffled_) return place;
-  const uint64_t key = key_ ^ mixed(static_cast<uint64_t>(epoch) + 0x5EED);
+  const uint64_t key = key_ ^ mixed_bits(static_cast<uint64_t>(epoch) + 0x5EED);
   if (window_ == 0) return place < records_ ? permuted(place, records_, key) : place;
   const int64_t begin = *window_begin(place);
-  return begin + permuted(place - begin, window_, key ^ mixed(static_cast<uint64_t>(begin)));
+  return begin + permuted(place - begin, window_, key ^ mixed_bits(static_cast<uint64_t>(begin)));
 }
 
 }  // namespace titanium::data

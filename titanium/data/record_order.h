@@ -11,6 +11,10 @@
 
 namespace titanium::data {
 
+// 64 bits that look random and are a function of `value`: the finaliser of
+// splitmix64.
+uint64_t mixed_bits(uint64_t value);
+
 // A permutation of 0, ..., size - 1 that is chosen by `key`; what comes at
 // `place`. A Feistel network whose results beyond the size are put through it
 // again: 30 to 100 ns.

@@ -4,6 +4,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/data/image/image_stream.h"
 
 namespace titanium::data {
 
@@ -304,5 +305,6 @@ typename StreamLoader<Stream>::Worker& StreamLoader<Stream>::worker_of(
 }
 
 template class StreamLoader<Stream>;
+template class StreamLoader<ImageStream>;
 
 }  // namespace titanium::data

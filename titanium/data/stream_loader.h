@@ -85,6 +85,8 @@ class StreamLoader {
   // Throws what a thread has thrown while making them, again in later calls.
   std::vector<Taken> take(int64_t count);
 
+  const std::vector<std::unique_ptr<Corpus>>& corpora() const { return sources_.corpora; }
+
   // Why a data set that has records has no sample, for the log.
   virtual std::string why_no_sample() const = 0;
 

@@ -28,11 +28,11 @@ TEST(DatasetRegistry, PathOverridesTheRegisteredPlace) {
 }
 
 TEST(DatasetRegistry, UnknownNameListsTheSupportedOnes) {
-  EXPECT_EQ(
-      usage_error("c5"),
-      "Dataset c5 is not supported. Supported datasets are: c4, c4_test, c4_test_validation, c4_validation, "
-      "cc12m-wds, cc12m-test, coco-validation, dclm, fineweb-edu, dolma, zyda, the-stack-v2, finemath. To read files "
-      "of your own, set dataset_path.");
+  EXPECT_EQ(usage_error("c5"),
+            "Dataset c5 is not supported. Supported datasets are: c4, c4_test, c4_test_validation, c4_validation, "
+            "cc12m-wds, cc12m-test, coco-validation, coco-test, dclm, fineweb-edu, dolma, zyda, the-stack-v2, "
+            "finemath. To read files "
+            "of your own, set dataset_path.");
 }
 
 TEST(DatasetRegistry, RemoteDatasetNamesTheCommandThatFetchesIt) {
@@ -44,10 +44,15 @@ TEST(DatasetRegistry, RemoteDatasetNamesTheCommandThatFetchesIt) {
     EXPECT_TRUE(names_download(usage_error(name))) << name;
 }
 
-TEST(DatasetRegistry, ImageDatasetsAreNotAvailableYet) {
+TEST(DatasetRegistry, KindsOfDataAreToldApart) {
   for (const char* name : {"cc12m-wds", "cc12m-test", "coco-validation"})
     EXPECT_EQ(usage_error(name, "/data"),
-              fmt::format("Dataset {} holds images, which are not available yet. Use a text dataset.", name));
+              fmt::format("Dataset {} holds images, and texts are read here. Use a text dataset.", name));
+  EXPECT_EQ(error_of([] { find_dataset("c4_test", std::nullopt, DatasetKind::kImages); }),
+            "Dataset c4_test holds texts, and images with captions are read here. Use cc12m-wds, or another name and "
+            "dataset_path for archives of your own.");
+  EXPECT_EQ(find_dataset("cc12m-test", std::nullopt, DatasetKind::kImages).path, "./tests/assets/cc12m_test");
+  EXPECT_EQ(find_dataset("mine", "/data", DatasetKind::kImages).path, "/data");
 }
 
 TEST(DatasetRegistry, BundledSetsAreReadWhole) {

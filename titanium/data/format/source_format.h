@@ -26,6 +26,8 @@ class SourceFormat {
   virtual bool is_indexed() const { return false; }
   // Whether no record is a text, so that no tokenizer is needed.
   virtual bool has_only_tokens() const { return false; }
+  // Whether records can be whole samples of several parts (ReadOptions::whole_samples).
+  virtual bool has_samples() const { return false; }
   // Whether the number of records is known without reading them.
   virtual bool knows_counts() const { return is_indexed(); }
   // A second file that belongs to `path`: tokens to an index, or an index to tokens.

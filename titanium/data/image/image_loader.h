@@ -38,7 +38,7 @@ struct ImageLoaderOptions {
 // does not depend on the size of pictures, so a run may go on with larger ones.
 class ImageLoader : public StreamLoader<ImageStream> {
  public:
-  // Starts the threads. Throws as Corpus does, and Error when an encoder gives no tokens.
+  // Starts the threads. Throws as Corpus does.
   ImageLoader(CorpusOptions corpus, const ImageLoaderOptions& options);
   ImageLoader(std::vector<MixEntry> sources, std::vector<MixturePiece> weights, const ImageLoaderOptions& options);
 
