@@ -42,8 +42,12 @@ class TarReader : public BlockReader {
     TI_CHECK(size >= 0 && size <= options_.max_record_bytes - before,
              "{}:{}: this record is longer than {} bytes, the most that one document may have. Split it.",
              file_.path.string(), position_.line, options_.max_record_bytes);
-    std::string bytes(static_cast<size_t>(size), '\0');
-    read(bytes.data(), size, false);
+    std::string bytes;  // grows with what is really there
+    while (static_cast<int64_t>(bytes.size()) < size) {
+      const size_t begin = bytes.size(), count = std::min(static_cast<size_t>(size) - begin, kPiece);
+      bytes.resize(begin + count);
+      read(bytes.data() + begin, static_cast<int64_t>(count), false);
+    }
     skip_bytes(tar_padding(size));
     return bytes;
   }
