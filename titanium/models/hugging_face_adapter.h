@@ -36,6 +36,10 @@ class HuggingFaceAdapter {
   // The tensors that together hold the parameter or persistent buffer, each element once. None for a buffer that is
   // not there: it is read as zeros, and left out where weights are written.
   virtual std::vector<HuggingFacePiece> pieces(const std::string& fqn, const Shape& global_shape) const = 0;
+  // The same under the names of others who publish the model's weights, for reading; none: nobody does.
+  virtual std::vector<HuggingFacePiece> other_pieces(const std::string& /*fqn*/, const Shape& /*global_shape*/) const {
+    return {};
+  }
   // config.json of a folder with the model's weights in `dtype`.
   virtual std::string config_json(Dtype dtype) const = 0;
   // Whether a checkpoint of the model may hold a tensor of that name, ours or Hugging Face's, which is no parameter: a

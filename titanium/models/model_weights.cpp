@@ -38,6 +38,15 @@ Places places_by_their_names(const Model& model, const checkpoint::WeightsSource
   return places;
 }
 
+Places places_by_names_of_others(const Model& model) {
+  Places places;
+  if (model.hugging_face() == nullptr) return places;
+  for (const auto& [fqn, shape] : model.stored_tensors()) {
+    places[fqn] = model.hugging_face()->other_pieces(fqn, shape);
+  }
+  return places;
+}
+
 // Each once, in ascending order.
 std::vector<std::string> names_of(const Places& places) {
   std::set<std::string> names;
@@ -75,7 +84,7 @@ ModelWeights::ModelWeights(const Model& model, const checkpoint::WeightsSource& 
     : expanded_(expand_if_quantised(source)), source_(expanded_ ? *expanded_ : source) {
   int64_t most = -1;
   for (Places& places : std::vector{places_by_our_names(model, ""), places_by_our_names(model, kBelow),
-                                    places_by_their_names(model, source_)}) {
+                                    places_by_their_names(model, source_), places_by_names_of_others(model)}) {
     const auto found =
         std::ranges::count_if(names_of(places), [&](const std::string& name) { return source_.contains(name); });
     if (found > most) places_ = std::move(places), most = found;

@@ -1,6 +1,7 @@
 #include "titanium/ops/init.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
 #include "titanium/base/error.h"
@@ -53,6 +54,25 @@ void init_normal(Parameter& parameter, uint64_t seed, double std, double cutoff)
     const kernels::FillNormalArgs args = describe(parameter, numbers, key, distribution);
     parameter.value.is_cuda() ? launch(args) : fill_on_cpu(args);
   }
+  parameter.value_changed();
+}
+
+void init_uniform(Parameter& parameter, uint64_t seed, double bound) {
+  if (parameter.value.numel() == 0) return;
+  const c10::AutoGradMode no_grad(false);
+  const uint64_t key = parameter_key(parameter.fqn, seed);
+  const Tensor host = at::empty(parameter.value.sizes(), at::kFloat);
+  auto* const out = host.mutable_data_ptr<float>();
+  for (const ElementNumbers& numbers : element_numbers(parameter)) {
+    at::parallel_for(0, numbers.elements(), 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t index = numbers.first + i / numbers.columns * numbers.row_stride + i % numbers.columns;
+        const double unit = kernels::random_uniform(key, static_cast<uint64_t>(index));
+        out[numbers.begin + i] = static_cast<float>(bound * (2 * unit - 1));
+      }
+    });
+  }
+  parameter.value.copy_(host);
   parameter.value_changed();
 }
 

@@ -11,6 +11,8 @@ uint64_t parameter_key(const std::string& fqn, uint64_t seed);
 
 // Normal with mean 0, cut at +-cutoff (an absolute value; torchtitan's default is 2). Made in fp32, then cast.
 void init_normal(Parameter& parameter, uint64_t seed, double std, double cutoff = 2.0);
+// Uniform between -bound and bound. Made in fp32 on the host, then cast and copied.
+void init_uniform(Parameter& parameter, uint64_t seed, double bound);
 void init_constant(Parameter& parameter, double value);
 
 }  // namespace titanium::ops

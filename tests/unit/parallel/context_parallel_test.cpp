@@ -62,6 +62,7 @@ struct Case {
   int64_t window = 0, attention_chunk = 0;
   std::optional<double> scale = std::nullopt;
   bool sinks = false;
+  bool causal = true;
 };
 
 // The same sinks on every rank.
@@ -80,7 +81,7 @@ void expect_as_one_rank(const Case& c, double limit) {
   const std::vector<int64_t> tokens = tokens_with_documents(c.batch, seq_len);
   const auto visible = [&](const SequenceShare& share) -> ops::Visible {
     const auto documents = c.documents ? test::find_documents(tokens, seq_len, kEos, at::kCPU, share) : nullptr;
-    return {.documents = documents, .window = c.window, .chunk = c.attention_chunk};
+    return {.causal = c.causal, .documents = documents, .window = c.window, .chunk = c.attention_chunk};
   };
   const Tensor sinks = random_tensor({c.heads}, c.dtype).requires_grad_(true);
   const Results expected = run_attention(inputs, [&](const Inputs& x) {
@@ -161,6 +162,23 @@ TEST_P(ContextAttentionOnRanks, WithUnequalDimsScaleAndSinksIsTheSame) {
                           .scale = 0.6,
                           .sinks = true},
                          1e-12);
+    }
+  }
+}
+
+TEST_P(ContextAttentionOnRanks, WithoutCausalityIsTheSame) {
+  for (const RotateMethod method : {RotateMethod::kAllGather, RotateMethod::kAllToAll}) {
+    for (const bool head_and_tail : {false, true}) {
+      for (const int64_t keys_at_once : {int64_t{1}, ops::kKeysAtOnce}) {
+        expect_as_one_rank({.ranks = GetParam(),
+                            .chunk = 3,
+                            .head_and_tail = head_and_tail,
+                            .method = method,
+                            .documents = false,
+                            .keys_at_once = keys_at_once,
+                            .causal = false},
+                           1e-12);
+      }
     }
   }
 }

@@ -246,7 +246,9 @@ std::vector<Rectangle> visible_rectangles(const SequenceShare& share, int64_t ba
       const auto [before, inside] =
           documents != nullptr ? documents->continued[row * chunks + i] : Documents::Continued{start, length};
       for (size_t part = 0; part < key_chunks.size(); ++part) {
-        if (key_chunks[part] >= query_chunks[i]) continue;
+        const bool hidden_chunk =
+            visible.causal ? key_chunks[part] >= query_chunks[i] : key_chunks[part] == query_chunks[i];
+        if (hidden_chunk) continue;
         const int64_t hidden = std::max<int64_t>(0, start - before - key_chunks[part] * length);
         if (hidden >= length) continue;
         const Rectangle at = {

@@ -13,7 +13,8 @@ namespace titanium::ops {
 // key), key later (nothing, no work). So a part is a few rectangles of queries and keys without any mask, and with
 // documents (Note [Documents]) too: of the keys in front of a chunk only the document that goes on into it is seen, and
 // only by its queries. Chunks that limit attention are documents here (Note [Chunks are documents]). A window hides
-// keys that are too far away, and cuts through the rectangles at its edge, which alone have a mask.
+// keys that are too far away, and cuts through the rectangles at its edge, which alone have a mask. Without causality
+// every query sees every key of all other chunks, and there are no documents and windows.
 // Attention over some of the keys gives an output and a log-sum-exp; two such results are merged by weights that follow
 // from their log-sum-exps, which is exact. In the backward the gradients of a rectangle follow from its queries, keys
 // and values and the whole output and log-sum-exp, and are added up: those of queries here, those of keys and values on
@@ -36,8 +37,8 @@ struct Rectangle {
   bool operator==(const Rectangle&) const = default;
 };
 
-// The rectangles of a part: which of its chunks, of `length` tokens each, stand in front of this rank's. `visible` has
-// documents and a window, if any.
+// The rectangles of a part: which of its chunks, of `length` tokens each, stand in front of this rank's; without
+// causality, which are others than this rank's. `visible` has documents and a window, if any.
 std::vector<Rectangle> visible_rectangles(const SequenceShare& share, int64_t batch, int64_t length,
                                           const std::vector<int64_t>& key_chunks, const Visible& visible);
 

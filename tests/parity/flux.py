@@ -1,0 +1,132 @@
+"""Flux against torchtitan 0.2.2's own modules, in fp32 on the CPU. torchtitan's blocks call attention with the causal
+default of its wrapper, which is a defect: here every token sees every token, on both sides."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import torch
+import torch.nn.functional as F
+import torchtitan_import  # noqa: F401
+from safetensors.torch import load_file, save_file
+from torchtitan.models.flux import flux_args
+from torchtitan.models.flux.model.args import FluxModelArgs
+from torchtitan.models.flux.model.model import FluxModel
+from torchtitan.models.flux.model.state_dict_adapter import FluxStateDictAdapter
+from torchtitan.models.flux.utils import create_position_encoding_for_latents
+
+DRIVER = os.path.join(os.environ["TITANIUM_BUILD"], "flux_driver")
+LARGEST = 1e-4  # difference
+GRADIENTS = 1e-5  # ||a - b|| / ||b||
+
+SIZES = FluxModelArgs(in_channels=16, out_channels=16, vec_in_dim=24, context_in_dim=40, hidden_size=64, num_heads=2, depth=2,
+                      depth_single_blocks=2, axes_dim=(8, 12, 12))
+ROWS, COLUMNS, TEXT, BATCH = 3, 5, 7, 2
+
+
+def call(*arguments):
+    finished = subprocess.run([str(argument) for argument in arguments], capture_output=True, text=True)
+    if finished.returncode != 0:
+        raise AssertionError(f"{arguments} ended with {finished.returncode}: {finished.stderr}")
+    return finished.stdout
+
+
+def relative(found, expected):
+    return (torch.linalg.vector_norm((found - expected).double()) / torch.linalg.vector_norm(expected.double())).item()
+
+
+def torchtitan_model(sizes=SIZES):
+    """With random weights everywhere, so that gates and the last layer do something."""
+    torch.manual_seed(3)
+    model = FluxModel(sizes)
+    for name, parameter in model.named_parameters():
+        scale = 0.3 if name.endswith("bias") else 0.7 / parameter.shape[-1] ** 0.5
+        torch.nn.init.normal_(parameter, std=scale)
+        if "_norm" in name:
+            torch.nn.init.uniform_(parameter, 0.5, 1.5)
+    for block in [*model.double_blocks, *model.single_blocks]:
+        block.inner_attention.forward = F.scaled_dot_product_attention
+    return model
+
+
+def config_json(sizes):
+    return {"attention_head_dim": sizes.hidden_size // sizes.num_heads, "num_attention_heads": sizes.num_heads,
+            "in_channels": sizes.in_channels, "pooled_projection_dim": sizes.vec_in_dim,
+            "joint_attention_dim": sizes.context_in_dim, "num_layers": sizes.depth,
+            "num_single_layers": sizes.depth_single_blocks, "axes_dims_rope": list(sizes.axes_dim)}
+
+
+def inputs():
+    torch.manual_seed(4)
+    return {"latents": torch.randn(BATCH, ROWS * COLUMNS, SIZES.in_channels), "text": torch.randn(BATCH, TEXT, SIZES.context_in_dim),
+            "pooled": torch.randn(BATCH, SIZES.vec_in_dim), "times": torch.rand(BATCH),
+            "target": torch.randn(BATCH, ROWS * COLUMNS, SIZES.in_channels), "grid": torch.tensor([ROWS, COLUMNS])}
+
+
+def velocity(model, given):
+    return model(img=given["latents"], img_ids=create_position_encoding_for_latents(BATCH, 2 * ROWS, 2 * COLUMNS),
+                 txt=given["text"], txt_ids=torch.zeros(BATCH, TEXT, 3), timesteps=given["times"], y=given["pooled"])
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+
+class Model(Folder):
+    def run_driver(self, state, given, level=0):
+        (self.folder / "config.json").write_text(json.dumps(config_json(SIZES)))
+        save_file({name: tensor.contiguous() for name, tensor in state.items()}, self.folder / "model.safetensors")
+        save_file(given, self.folder / "in.safetensors")
+        call(DRIVER, "velocity", self.folder / "config.json", self.folder / "model.safetensors", self.folder / "in.safetensors",
+             self.folder / "out.safetensors", level)
+        return load_file(self.folder / "out.safetensors")
+
+    def test_velocity_loss_and_gradients_are_torchtitans(self):
+        model, given = torchtitan_model(), inputs()
+        expected = velocity(model, given)
+        loss = F.mse_loss(expected, given["target"], reduction="sum")
+        loss.backward()
+        found = [self.run_driver(model.state_dict(), given, level) for level in (0, 1)]
+        self.assertLess((found[0]["velocity"] - expected).abs().max().item(), LARGEST)
+        self.assertLess(abs(found[0]["loss"].item() - loss.item()), 1e-5 * loss.item())
+        for name, parameter in model.named_parameters():
+            self.assertLess(relative(found[0][f"grad.{name}"], parameter.grad), GRADIENTS, name)
+        for name, tensor in found[0].items():  # what is recomputed has the same bits
+            self.assertTrue(torch.equal(tensor, found[1][name]), name)
+
+    def test_attention_is_not_causal(self):
+        given = inputs()
+        first = self.run_driver(torchtitan_model().state_dict(), given)["velocity"]
+        given["latents"][:, -1] += 1
+        second = self.run_driver(torchtitan_model().state_dict(), given)["velocity"]
+        self.assertGreater((first - second)[:, 0].abs().max().item(), 1e-3)
+
+    def test_weights_under_published_names_are_the_same(self):
+        state, given = torchtitan_model().state_dict(), inputs()
+        expected = self.run_driver(state, given)["velocity"]
+        diffusers = FluxStateDictAdapter(SIZES, None).to_hf(dict(state))
+        labs = {name.replace("_norm.weight", "_norm.scale"): tensor for name, tensor in state.items()}
+        labs["guidance_in.in_layer.weight"] = torch.zeros(4)
+        for published in (diffusers, labs):
+            self.assertNotEqual(set(published), set(state))
+            self.assertTrue(torch.equal(self.run_driver(published, given)["velocity"], expected))
+
+    def test_names_and_shapes_are_torchtitans(self):
+        for flavor, sizes in flux_args.items():
+            with torch.device("meta"):
+                expected = {name: list(parameter.shape) for name, parameter in FluxModel(sizes).named_parameters()}
+            found = {}
+            for line in call(DRIVER, "names", flavor).splitlines():
+                name, *shape = line.split()
+                found[name] = [int(size) for size in shape]
+            self.assertEqual(found, expected)
+
+
+if __name__ == "__main__":
+    unittest.main()

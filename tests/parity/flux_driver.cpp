@@ -1,0 +1,69 @@
+// Runs Flux and its encoders for parity/flux.py.
+//
+//   flux_driver names FLAVOR                                  prints every parameter with its shape
+//   flux_driver velocity CONFIG WEIGHTS IN OUT LEVEL          CONFIG: config.json of diffusers
+//       IN: latents [B, S, P], text [B, L, C], pooled [B, Y], times [B], target [B, S, P], grid (rows, columns)
+//       OUT: velocity, loss (sum of squares), grad.FQN
+#include <iostream>
+
+#include "titanium/checkpoint/safetensors/reader.h"
+#include "titanium/checkpoint/safetensors/writer.h"
+#include "titanium/models/flux/model.h"
+#include "titanium/models/model_weights.h"
+#include "titanium/models/registry.h"
+
+namespace titanium::models::flux {
+namespace {
+
+using checkpoint::NamedTensor;
+
+void print_names(const std::string& flavor) {
+  const Flux model(flavors().at(flavor));
+  for (const Parameter* parameter : model.parameters()) {
+    std::cout << parameter->fqn;
+    for (const int64_t size : parameter->global_shape) std::cout << ' ' << size;
+    std::cout << '\n';
+  }
+}
+
+void write_velocity(const std::vector<std::string>& arguments) {
+  Flux model(args_from_config_json(arguments[1]));
+  model.materialize(at::kFloat, at::kCPU);
+  model.build_buffers(at::kCPU);
+  load_hugging_face_weights(model, arguments[2], false);
+  for (int64_t i = 0; i < model.block_count(); ++i) model.block(i)->level = std::stoul(arguments[5]);
+  const checkpoint::SafetensorsReader in(arguments[3]);
+  const Tensor grid = in.tensor("grid"), text = in.tensor("text");
+  const Tensor velocity = model.velocity({.latents_BSP = in.tensor("latents"),
+                                          .text_BLC = text,
+                                          .pooled_BY = in.tensor("pooled"),
+                                          .times_B = in.tensor("times"),
+                                          .rows = grid[0].item<int64_t>(),
+                                          .columns = grid[1].item<int64_t>(),
+                                          .text_tokens = text.size(1)});
+  const Tensor loss = ops::squared_error(velocity, in.tensor("target"), 1.0);
+  loss.backward();
+  std::vector<NamedTensor> results = {{"velocity", velocity.detach()}, {"loss", loss.detach()}};
+  for (const Parameter* parameter : model.parameters()) {
+    if (parameter->grad.defined()) results.push_back({"grad." + parameter->fqn, parameter->grad});
+  }
+  checkpoint::write_safetensors(arguments[4], results);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const std::string command = arguments.empty() ? "" : arguments[0];
+  if (command == "names" && arguments.size() == 2) {
+    print_names(arguments[1]);
+  } else if (command == "velocity" && arguments.size() == 6) {
+    write_velocity(arguments);
+  } else {
+    std::cerr << "usage: see the head of flux_driver.cpp\n";
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace titanium::models::flux
+
+int main(int argc, char** argv) { return titanium::models::flux::run({argv + 1, argv + argc}); }
