@@ -1,4 +1,4 @@
-"""Flux against torchtitan 0.2.2's own modules, in fp32 on the CPU. torchtitan's blocks call attention with the causal
+"""Flux and its encoders against torchtitan 0.2.2's own modules and transformers' T5 and CLIP, in fp32 on the CPU. torchtitan's blocks call attention with the causal
 default of its wrapper, which is a defect: here every token sees every token, on both sides."""
 
 import json
@@ -7,13 +7,16 @@ import pathlib
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 import torch
 import torch.nn.functional as F
 import torchtitan_import  # noqa: F401
+import transformers
 from safetensors.torch import load_file, save_file
 from torchtitan.models.flux import flux_args
 from torchtitan.models.flux.model.args import FluxModelArgs
+from torchtitan.models.flux.model.autoencoder import AutoEncoder, AutoEncoderParams
 from torchtitan.models.flux.model.model import FluxModel
 from torchtitan.models.flux.model.state_dict_adapter import FluxStateDictAdapter
 from torchtitan.models.flux.utils import create_position_encoding_for_latents
@@ -126,6 +129,68 @@ class Model(Folder):
                 name, *shape = line.split()
                 found[name] = [int(size) for size in shape]
             self.assertEqual(found, expected)
+
+
+class Encoders(Folder):
+    def encode(self, kind, model, tokens):
+        model.eval().save_pretrained(self.folder)
+        save_file({"tokens": tokens}, self.folder / "in.st")
+        call(DRIVER, "encode", kind, self.folder, self.folder / "in.st", self.folder / "out.st")
+        return load_file(self.folder / "out.st")["encoded"]
+
+    def test_t5_is_that_of_transformers(self):
+        for projection in ("relu", "gated-gelu"):
+            torch.manual_seed(5)
+            config = transformers.T5Config(vocab_size=99, d_model=24, d_kv=8, d_ff=40, num_layers=3, num_heads=4,
+                                           relative_attention_num_buckets=16, relative_attention_max_distance=20,
+                                           feed_forward_proj=projection)
+            model = transformers.T5EncoderModel(config).eval()
+            for name, parameter in model.named_parameters():  # the first weights of T5 are too small to see its biases
+                torch.nn.init.normal_(parameter, std=0.4) if parameter.ndim > 1 else torch.nn.init.uniform_(parameter, 0.5, 1.5)
+            tokens = torch.randint(0, 99, (2, 50))
+            with torch.no_grad():
+                expected = model(input_ids=tokens).last_hidden_state
+            self.assertLess((self.encode("t5", model, tokens) - expected).abs().max().item(), LARGEST)
+
+    def test_clip_is_that_of_transformers(self):
+        for end, activation in ((98, "quick_gelu"), (2, "gelu")):
+            torch.manual_seed(6)
+            config = transformers.CLIPTextConfig(vocab_size=99, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
+                                                 num_attention_heads=4, max_position_embeddings=20, eos_token_id=end,
+                                                 bos_token_id=1, pad_token_id=0, hidden_act=activation)
+            model = transformers.CLIPTextModel(config).eval()
+            for name, parameter in model.named_parameters():
+                torch.nn.init.normal_(parameter, std=0.4)
+            tokens = torch.randint(3, 97, (3, 20))
+            tokens[torch.arange(3), torch.tensor([4, 19, 11])] = 98
+            tokens[0, 9] = 98
+            with torch.no_grad():
+                expected = model(input_ids=tokens).pooler_output
+            self.assertLess((self.encode("clip", model, tokens) - expected).abs().max().item(), LARGEST)
+
+    def test_autoencoder_is_torchtitans(self):
+        torch.manual_seed(7)
+        model = AutoEncoder(AutoEncoderParams(ch=32))
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 1:
+                torch.nn.init.uniform_(parameter, 0.5, 1.5)
+        save_file(model.state_dict(), self.folder / "ae.safetensors")
+        given = {"images": torch.rand(2, 3, 48, 32) * 2 - 1, "noise": torch.randn(2, 16, 6, 4), "latents": torch.randn(2, 16, 6, 4)}
+        save_file(given, self.folder / "in.st")
+        call(DRIVER, "autoencode", self.folder / "ae.safetensors", 32, self.folder / "in.st", self.folder / "out.st")
+        found = load_file(self.folder / "out.st")
+        with torch.no_grad(), unittest.mock.patch("torch.randn_like", lambda _: given["noise"]):
+            encoded, decoded = model.encode(given["images"]), model.decode(given["latents"])
+        self.assertLess((found["encoded"] - encoded).abs().max().item(), LARGEST)
+        self.assertLess((found["decoded"] - decoded).abs().max().item(), LARGEST)
+
+    def test_a_missing_weight_is_named(self):
+        model = AutoEncoder(AutoEncoderParams(ch=32))
+        state = {name: tensor for name, tensor in model.state_dict().items() if name != "encoder.mid.attn_1.q.bias"}
+        save_file(state, self.folder / "ae.safetensors")
+        with self.assertRaises(AssertionError) as raised:
+            call(DRIVER, "autoencode", self.folder / "ae.safetensors", 32, "none", "none")
+        self.assertIn('ae.safetensors has no tensor "encoder.mid.attn_1.q.bias"', str(raised.exception))
 
 
 if __name__ == "__main__":

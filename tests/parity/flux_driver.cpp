@@ -4,10 +4,14 @@
 //   flux_driver velocity CONFIG WEIGHTS IN OUT LEVEL          CONFIG: config.json of diffusers
 //       IN: latents [B, S, P], text [B, L, C], pooled [B, Y], times [B], target [B, S, P], grid (rows, columns)
 //       OUT: velocity, loss (sum of squares), grad.FQN
+//   flux_driver encode t5|clip FOLDER IN OUT                  IN: tokens [B, L]; OUT: encoded
+//   flux_driver autoencode WEIGHTS CHANNELS IN OUT            IN: images, noise, latents; OUT: encoded, decoded
 #include <iostream>
 
 #include "titanium/checkpoint/safetensors/reader.h"
 #include "titanium/checkpoint/safetensors/writer.h"
+#include "titanium/models/encoders/autoencoder.h"
+#include "titanium/models/encoders/text_encoder.h"
 #include "titanium/models/flux/model.h"
 #include "titanium/models/model_weights.h"
 #include "titanium/models/registry.h"
@@ -50,12 +54,36 @@ void write_velocity(const std::vector<std::string>& arguments) {
   checkpoint::write_safetensors(arguments[4], results);
 }
 
+void write_encoded(const std::vector<std::string>& arguments) {
+  const std::filesystem::path folder = arguments[2];
+  const bool is_clip = arguments[1] == "clip";
+  const FrozenWeights weights = read_frozen_weights(folder, at::kFloat, at::kCPU, is_clip ? "text_model." : "");
+  const auto encoder = (is_clip ? make_clip_encoder : make_t5_encoder)(folder / "config.json", weights);
+  const checkpoint::SafetensorsReader in(arguments[3]);
+  const std::vector<NamedTensor> results = {{"encoded", encoder->encode(in.tensor("tokens"))}};
+  checkpoint::write_safetensors(arguments[4], results);
+}
+
+void write_autoencoded(const std::vector<std::string>& arguments) {
+  AutoencoderArgs args;
+  args.channels = std::stoll(arguments[2]);
+  const Autoencoder autoencoder(args, read_frozen_weights(arguments[1], at::kFloat, at::kCPU));
+  const checkpoint::SafetensorsReader in(arguments[3]);
+  const std::vector<NamedTensor> results = {{"encoded", autoencoder.encode(in.tensor("images"), in.tensor("noise"))},
+                                            {"decoded", autoencoder.decode(in.tensor("latents"))}};
+  checkpoint::write_safetensors(arguments[4], results);
+}
+
 int run(const std::vector<std::string>& arguments) {
   const std::string command = arguments.empty() ? "" : arguments[0];
   if (command == "names" && arguments.size() == 2) {
     print_names(arguments[1]);
   } else if (command == "velocity" && arguments.size() == 6) {
     write_velocity(arguments);
+  } else if (command == "encode" && arguments.size() == 5) {
+    write_encoded(arguments);
+  } else if (command == "autoencode" && arguments.size() == 5) {
+    write_autoencoded(arguments);
   } else {
     std::cerr << "usage: see the head of flux_driver.cpp\n";
     return 2;

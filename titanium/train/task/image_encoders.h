@@ -1,0 +1,26 @@
+// The frozen networks of a run that trains on images: two encoders of captions and the autoencoder.
+#pragma once
+
+#include "titanium/config/job_config.h"
+#include "titanium/models/encoders/autoencoder.h"
+#include "titanium/models/encoders/text_encoder.h"
+#include "titanium/models/image_model.h"
+
+namespace titanium::train {
+
+struct ImageEncoders {
+  std::unique_ptr<models::TextEncoder> text;    // T5: an encoding of every token
+  std::unique_ptr<models::TextEncoder> pooled;  // CLIP: one of the whole caption
+  std::unique_ptr<models::Autoencoder> autoencoder;
+};
+
+// What encoder.t5_encoder, clip_encoder and autoencoder_path name: folders, or models of the hub, which are downloaded.
+// With training.test_mode the weights are made up, and only config.json of each encoder is read. They are whole on
+// every rank, in the model's compute dtype. Throws UsageError for files that are missing or do not fit the model.
+ImageEncoders load_image_encoders(const JobConfig& config, const models::ImageModel& model, Device device);
+
+// The folder of an encoder's config.json, weights and tokenizer: `name` itself, or a copy from the hub. `wanted` says
+// which files.
+std::filesystem::path encoder_folder(const std::string& name, bool with_weights);
+
+}  // namespace titanium::train
