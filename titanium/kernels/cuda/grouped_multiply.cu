@@ -84,6 +84,8 @@ __device__ void copy_tiles(const KernelArgs& args, Shared& shared, unsigned rank
   }
 }
 
+__device__ inline void meet_group(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
+
 // Rows from `valid` on of all boxes of a stage become zero. By each group that multiplies, so that none has to wait for
 // another that may have nothing to do.
 __device__ inline void clear_rows(Stage& stage, int valid, int group) {
@@ -94,7 +96,7 @@ __device__ inline void clear_rows(Stage& stage, int valid, int group) {
     *reinterpret_cast<uint4*>(stage.rows + box * kBoxBytes + valid * tensor_core::kBoxRowBytes + word * 16) = uint4{};
   }
   tensor_core::fence_shared_stores();
-  asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+  meet_group(group);
 }
 
 // kBoxes: of columns.
@@ -120,11 +122,9 @@ __device__ void multiply_step(float (&sums)[kBoxes * 32], const Stage& stage, in
   close_products();
 }
 
-// After the products of a stage: both blocks' copiers may fill it again.
+// After the products of a stage: both blocks' copiers may fill it again. By one thread of the group.
 __device__ inline void let_go(uint64_t* free) {
-  const unsigned thread = threadIdx.x % 128;
-  if (thread == 0) tensor_core::arrive_at(free, 0);
-  if (thread == 32) tensor_core::arrive_at(free, 1);
+  for (unsigned rank = 0; rank < kBlocks; ++rank) tensor_core::arrive_at(free, rank);
 }
 
 template <Form kForm, int kBoxes>
@@ -139,20 +139,26 @@ __device__ void sum_tile(float (&sums)[kBoxes * 32], Shared& shared, const Tile&
     }
     multiply_step<kForm, kBoxes>(sums, stage, group);
     tensor_core::wait_for_all_products_but<1>();
-    if (before != nullptr) let_go(before);
+    if (before != nullptr && threadIdx.x % 128 == 0) let_go(before);
     before = &shared.free[turn.stage];
   }
   tensor_core::wait_for_all_products_but<0>();
-  if (before != nullptr) let_go(before);
+  if (before != nullptr && threadIdx.x % 128 == 0) let_go(before);
   tensor_core::hold(sums);
 }
 
-// A block without rows of its own only takes part in the copies.
-__device__ inline void pass_tile(Shared& shared, const Tile& tile, Turn& turn) {
-  for (int block = 0; block < tile.blocks; ++block, turn.advance()) {
-    tensor_core::wait_for_phase(&shared.full[turn.stage], turn.phase);
-    let_go(&shared.free[turn.stage]);
+// A group without rows of its own only takes part in the handing over of stages. One thread does: of several, each
+// would have to keep up with every phase of the barriers, and nobody waits for those that let nothing go.
+__device__ inline void pass_tile(Shared& shared, const Tile& tile, Turn& turn, int group) {
+  if (threadIdx.x % 128 == 0) {
+    Turn passed = turn;
+    for (int block = 0; block < tile.blocks; ++block, passed.advance()) {
+      tensor_core::wait_for_phase(&shared.full[passed.stage], passed.phase);
+      let_go(&shared.free[passed.stage]);
+    }
   }
+  turn.advance(tile.blocks);
+  meet_group(group);
 }
 
 // The four lanes of a row have two columns of each of four groups of eight; afterwards each has one whole group.
@@ -199,14 +205,12 @@ class Store {
   }
 
  private:
-  __device__ void meet_group() const { asm volatile("bar.sync %0, 128;" ::"r"(group_ + 1) : "memory"); }
-
   template <typename Word>
   __device__ void write_box(const Tile& tile, int result, int column, int matrix, const Word& word) {
     Box& box = boxes_[turn_];
     turn_ ^= 1;
     if (thread_ == 0) tensor_core::wait_until_read_all_but<1>();
-    meet_group();
+    meet_group(group_);
     const int lane = thread_ % 32, row = thread_ / 32 * 16 + lane % 16;
 #pragma unroll
     for (int g = 0; g < 8; g += 2) {
@@ -214,7 +218,7 @@ class Store {
       tensor_core::store_matrices(&box.rows[row][(g + lane / 16 ^ row % 8) * 16], words);
     }
     tensor_core::fence_shared_stores();
-    meet_group();
+    meet_group(group_);
     if (thread_ == 0) {
       tensor_core::copy_box_out(args_.results[result], column, tile.row + 64 * group_, matrix, &box);
       tensor_core::close_copies_out();
@@ -312,6 +316,7 @@ __device__ void multiply_tile(const KernelArgs& args, Shared& shared, const Tile
   } else {
     store_rows<kBoxes>(sums, tile, store, 0);
   }
+  meet_group(group);  // no warp falls behind by a phase of the barriers
 }
 
 template <Form kForm, typename T>
@@ -322,7 +327,7 @@ __device__ void multiply_tiles(const KernelArgs& args, Shared& shared, unsigned 
   Turn turn;
   for (Tile tile; tiles.next(tile);) {
     if (tile.is_idle(group)) {
-      pass_tile(shared, tile, turn);
+      pass_tile(shared, tile, turn, group);
     } else if (kForm == Form::kSwiglu || tile.columns == kColumns) {
       multiply_tile<kForm, T, 4>(args, shared, tile, turn, group, store);
     } else if constexpr (kForm != Form::kSwiglu) {

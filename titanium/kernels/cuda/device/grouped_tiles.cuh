@@ -132,11 +132,10 @@ class Tiles {
 struct Turn {
   int stage = 0;
   unsigned phase = 0;
-  __device__ void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      phase ^= 1;
-    }
+  __device__ void advance(int stages = 1) {
+    stage += stages;
+    phase ^= static_cast<unsigned>(stage / kStages) & 1U;
+    stage %= kStages;
   }
 };
 
