@@ -1,20 +1,28 @@
 # titanium_layer(name [DEPENDS layers...] [LINK libraries...] [TORCH] [CUDA] [C10D])
 #
-# One static library per folder of titanium/: all its .cpp files. Files in a `cuda/` subfolder are built where there is a
-# CUDA compiler, files in a `no_cuda/` subfolder where there is none: back ends are chosen when linking. Files in a `plugin/`
+# One static library per folder of titanium/: all its .cpp files. Of the subfolders that are named in TITANIUM_GPU_BACKENDS only that of
+# TITANIUM_GPU is built (cuda where there is a CUDA compiler, else no_gpu): back ends are chosen when linking. Files in a `plugin/`
 # subfolder belong to shared libraries that the program loads when it needs them. Layers with TORCH
 # share one precompiled header, the others another. A layer without sources yet is an interface.
+
+# A back end is a folder of this name in each layer that has one.
+set(TITANIUM_GPU_BACKENDS cuda hip no_gpu)
+if(TITANIUM_CUDA)
+  set(TITANIUM_GPU cuda)
+else()
+  set(TITANIUM_GPU no_gpu)
+endif()
 
 function(titanium_layer name)
   cmake_parse_arguments(layer "TORCH;CUDA;C10D" "" "DEPENDS;LINK" ${ARGN})
   set(folder ${PROJECT_SOURCE_DIR}/titanium/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$|/plugin/")
-  if(TITANIUM_CUDA)
-    list(FILTER sources EXCLUDE REGEX "/no_cuda/")
-  else()
-    list(FILTER sources EXCLUDE REGEX "/cuda/")
-  endif()
+  foreach(backend ${TITANIUM_GPU_BACKENDS})
+    if(NOT backend STREQUAL TITANIUM_GPU)
+      list(FILTER sources EXCLUDE REGEX "/${backend}/")
+    endif()
+  endforeach()
   list(TRANSFORM layer_DEPENDS PREPEND titanium_)
   if(NOT sources)
     add_library(titanium_${name} INTERFACE)

@@ -95,7 +95,7 @@ class Bench {
 
   void* random(int64_t elements, ElementType type, double std = 1) {
     void* out = arena_.take(elements * element_size(type));
-    fill_normal_on_cuda({out, type == kBf16, 1, elements, 0, 0, ++key_, truncated_normal(std, 8 * std)}, nullptr);
+    fill_normal_on_gpu({out, type == kBf16, 1, elements, 0, 0, ++key_, truncated_normal(std, 8 * std)}, nullptr);
     return out;
   }
   void* room(int64_t bytes) {

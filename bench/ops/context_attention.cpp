@@ -15,7 +15,7 @@
 
 #include "titanium/ops/attention/attention.h"
 #include "titanium/ops/attention/key_value_bundle.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium::ops {
 namespace {
@@ -88,10 +88,10 @@ template <typename F>
 double seconds(Device device, const F& f) {
   constexpr int kRepeats = 5;
   f();  // prepares
-  if (device.is_cuda()) synchronize_cuda();
+  if (device.is_cuda()) synchronize_gpu();
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < kRepeats; ++i) f();
-  if (device.is_cuda()) synchronize_cuda();
+  if (device.is_cuda()) synchronize_gpu();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / kRepeats;
 }
 
@@ -133,7 +133,7 @@ void measure(int64_t tokens, Device device) {
 
 int main(int argc, char** argv) {
   using namespace titanium;
-  const Device device = cuda_device_count() > 0 ? Device(at::kCUDA, 0) : Device(at::kCPU);
+  const Device device = gpu_device_count() > 0 ? Device(at::kCUDA, 0) : Device(at::kCPU);
   std::vector<int64_t> sizes;
   for (int i = 1; i < argc; ++i) sizes.push_back(std::atoll(argv[i]));
   if (sizes.empty()) sizes = device.is_cuda() ? std::vector<int64_t>{32768, 131072} : std::vector<int64_t>{512, 1024};

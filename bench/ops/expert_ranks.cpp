@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "titanium/ops/experts/mixture_of_experts.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium::ops {
 namespace {
@@ -141,13 +141,13 @@ double seconds_of(const Model& model, int ranks, Device device) {
       std::chrono::steady_clock::time_point begin;
       for (int call = 0; call < kWarm + kCalls; ++call) {
         if (call == kWarm) {
-          if (device.is_cuda()) synchronize_cuda();
+          if (device.is_cuda()) synchronize_gpu();
           meeting.arrived.arrive_and_wait();
           begin = std::chrono::steady_clock::now();
         }
         layer.run(exchange);
       }
-      if (device.is_cuda()) synchronize_cuda();
+      if (device.is_cuda()) synchronize_gpu();
       meeting.arrived.arrive_and_wait();
       seconds[static_cast<size_t>(rank)] =
           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / kCalls;
@@ -169,7 +169,7 @@ void compare(const Model& model, int ranks, Device device) {
 int main(int argc, char** argv) {
   using namespace titanium;
   const int ranks = argc > 1 ? std::atoi(argv[1]) : 8;
-  const bool cuda = cuda_device_count() > 0;
+  const bool cuda = gpu_device_count() > 0;
   if (!cuda) {
     ops::compare(ops::kSmall, ranks, at::kCPU);
     return 0;

@@ -16,8 +16,8 @@
 #include <functional>
 #include <random>
 
-#include "titanium/ops/cuda_kernels.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/ops/gpu_kernels.h"
+#include "titanium/tensor/gpu_backend.h"
 #include "titanium/tensor/tensor.h"
 
 namespace titanium::ops {
@@ -38,7 +38,7 @@ double seconds_of(const std::function<void()>& work, bool cuda) {
   const auto run = [&](int calls) {
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i) work();
-    if (cuda) synchronize_cuda();
+    if (cuda) synchronize_gpu();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
   run(3);
@@ -131,7 +131,7 @@ void measure(const Model& model, Device device) {
 
 int main(int argc, char** argv) {
   using namespace titanium;
-  if (cuda_device_count() == 0) {
+  if (gpu_device_count() == 0) {
     std::printf("%-46s %9s %9s %9s   TFLOP/s\n", "", "balanced", "skewed", "dense");
     ops::measure(ops::kSmall, at::kCPU);
     return 0;

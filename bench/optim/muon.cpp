@@ -9,7 +9,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium::optim {
 namespace {
@@ -23,10 +23,10 @@ constexpr Model kModels[] = {{"debug", 2, 256, 256, 768}, {"1B", 16, 2048, 512, 
 double seconds_of(const std::function<void()>& work, bool cuda) {
   constexpr int kRounds = 3;
   work();
-  if (cuda) synchronize_cuda();
+  if (cuda) synchronize_gpu();
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < kRounds; ++i) work();
-  if (cuda) synchronize_cuda();
+  if (cuda) synchronize_gpu();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / kRounds;
 }
 
@@ -59,7 +59,7 @@ void measure(const Model& model, Device device) {
 }
 
 int run(const std::vector<std::string>& names) {
-  const bool cuda = cuda_device_count() > 0;
+  const bool cuda = gpu_device_count() > 0;
   for (const Model& model : kModels) {
     const bool named = std::ranges::count(names, model.name) > 0;
     if (named || (names.empty() && cuda != (std::string_view(model.name) == "debug"))) {

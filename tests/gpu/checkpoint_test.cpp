@@ -98,8 +98,8 @@ TEST_F(GpuCheckpoint, StagingDoesNotMakeTheHostWait) {
   };
   for (int i = 0; i < 3; ++i) step();  // the first checkpoint waits for its memory
   checkpointer.finish();
-  synchronize_cuda();
-  const ForbidCudaWaits no_waits;
+  synchronize_gpu();
+  const ForbidGpuWaits no_waits;
   EXPECT_NO_THROW(step());
 }
 

@@ -103,7 +103,7 @@ TEST_F(GpuComm, NcclDoesNotMakeTheHostWait) {
   const Tensor in = at::full({1 << 20}, 3.0f, gpu_), out = at::zeros({1 << 20}, gpu_);
   group->all_gather(out, in)->wait();  // the first one may allocate
   {
-    const ForbidCudaWaits forbid;
+    const ForbidGpuWaits forbid;
     const Tensor changed = in * 2;
     group->all_gather(out, changed)->wait();
     out.add_(1);

@@ -76,11 +76,11 @@ TEST_F(GpuSharding, AStepNeverWaitsForTheDeviceAndTakesNoMemoryAfterTheFirst) {
   sharded.debug.deterministic = false;
   TrainState run = build_train_state(sharded, gpu_, nccl_world());
   for (int i = 0; i < 3; ++i) train_step(run);  // first steps load kernels and plans
-  synchronize_cuda();
+  synchronize_gpu();
   const auto& sharding = dynamic_cast<const parallel::FullyShard&>(*run.parallelism.data_parallel);
   const int64_t buffers = sharding.context().pool.bytes();
   {
-    const ForbidCudaWaits no_waits;
+    const ForbidGpuWaits no_waits;
     EXPECT_NO_THROW(train_step(run));
   }
   EXPECT_EQ(sharding.context().pool.bytes(), buffers);

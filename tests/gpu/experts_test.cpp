@@ -114,7 +114,7 @@ void expect_same_layer(const Kind& kind, Device gpu) {
     const MixtureOfExpertsArgs gpu_args = on_gpu.args(same_routing);
     Tensor y_gpu;
     if (kind.activations == at::kBFloat16 && !kind.reference && !kind.clamped) {
-      const ForbidCudaWaits nobody_waits;
+      const ForbidGpuWaits nobody_waits;
       y_gpu = mixture_of_experts(h_gpu, gpu_args, ExpertSaves::kHidden);
     } else {
       y_gpu = mixture_of_experts(h_gpu, gpu_args, ExpertSaves::kNothing);

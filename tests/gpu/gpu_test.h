@@ -2,14 +2,14 @@
 #pragma once
 
 #include "tests/support/tensors.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium::test {
 
 class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU (" << cuda_versions() << ")";
+    if (gpu_device_count() == 0) GTEST_SKIP() << "no GPU (" << gpu_versions() << ")";
   }
   const Device gpu_ = Device(at::kCUDA, 0);
 };

@@ -58,7 +58,7 @@ class KernelAdamW : public test::KernelTest {
     args.count = list.count;
     args.chunks = list.chunks;
     launch(adamw, args);
-    synchronize_cuda();
+    synchronize_gpu();
   }
   Tensor scalar(double value) const { return at::full({}, value, at::kFloat).to(gpu_); }
 };

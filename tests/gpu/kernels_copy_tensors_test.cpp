@@ -44,7 +44,7 @@ class KernelCopyTensors : public test::KernelTest {
   void copy(const std::vector<Pair>& pairs, bool accumulate) const {
     const auto list = upload(entries(pairs));
     launch(copy_tensors, CopyTensorsArgs{list.entries, list.count, list.chunks, accumulate});
-    synchronize_cuda();
+    synchronize_gpu();
   }
 };
 
@@ -69,7 +69,7 @@ TEST_F(KernelCopyTensors, ListsInHostMemoryOfAnyLengthDoTheSame) {
   ASSERT_GT(static_cast<int64_t>(all.size()), kCopiesPerLaunch);
   const auto copy_list = [&](bool accumulate) {
     launch(
-        [&](const std::vector<CopyTensor>& list, CUstream_st* stream) {
+        [&](const std::vector<CopyTensor>& list, GpuStream stream) {
           copy_tensors_of_host_list(list.data(), static_cast<int64_t>(list.size()), accumulate, stream);
         },
         entries(all));

@@ -53,17 +53,17 @@ TEST_F(GpuMuon, AStepNeverWaitsForTheDeviceAndThePlanIsWhatTheAllocatorCounts) {
   config.training.seq_len = 512;
   config.metrics.enable_jsonl = false;
   config.optimizer.name = "Muon";
-  const int64_t planned = train::plan_model(config).memory.total(), before = cuda_memory(0).active;
+  const int64_t planned = train::plan_model(config).memory.total(), before = gpu_memory(0).active;
   train::TrainState run = train::build_train_state(config, gpu_);
   for (int i = 0; i < 2; ++i) train::train_step(run);
-  reset_peak_cuda_memory(0);
-  synchronize_cuda();
+  reset_peak_gpu_memory(0);
+  synchronize_gpu();
   {
-    const ForbidCudaWaits no_waits;
+    const ForbidGpuWaits no_waits;
     EXPECT_NO_THROW(train::train_step(run));
   }
-  synchronize_cuda();
-  EXPECT_NEAR(static_cast<double>(cuda_memory(0).max_active - before), static_cast<double>(planned), 0.03 * planned);
+  synchronize_gpu();
+  EXPECT_NEAR(static_cast<double>(gpu_memory(0).max_active - before), static_cast<double>(planned), 0.03 * planned);
 }
 
 }  // namespace

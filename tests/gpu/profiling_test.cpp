@@ -106,7 +106,7 @@ TEST_F(ProfilingGpu, CollectivesOfNcclAreInTheDumpAsTheDeviceHasThem) {
   const auto group = world->group("fsdp", {0});
   const Tensor x = at::ones({4}, at::TensorOptions(gpu_));
   group->all_reduce(x, comm::Reduce::kSum)->wait();
-  synchronize_cuda();
+  synchronize_gpu();
   write_flight_dumps(comm::flight_recorder(), folder_ / "rank_");
   const Flights flights = read_flight_dumps(folder_);
   ASSERT_EQ(flights.size(), 1U);

@@ -95,7 +95,7 @@ TEST_F(GpuLog, AStepIsLoggedAfterTheNextOneIsQueuedAndWaitsForNothingElse) {
 TEST_F(GpuLog, TimeIsThatOfTheDeviceHoweverLateALineIsLogged) {
   logger_->add(train_step(*run_).value());
   work_->queue();
-  synchronize_cuda();
+  synchronize_gpu();
   logger_->add(train_step(*run_).value());  // logs the second step, long after it was done
   logger_->add(train_step(*run_).value());
   logger_->flush();

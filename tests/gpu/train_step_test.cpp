@@ -72,13 +72,13 @@ TEST_F(GpuTraining, ThePlanIsWhatTheAllocatorCounts) {
         config.training.dtype = dtype;
         config.training.global_batch_size = 4 * micro_batches;
         config.activation_checkpoint.mode = mode;
-        const int64_t planned = plan_model(config).memory.total(), before = cuda_memory(0).active;
+        const int64_t planned = plan_model(config).memory.total(), before = gpu_memory(0).active;
         TrainState run = build_train_state(config, gpu_);
         train_step(run);
-        reset_peak_cuda_memory(0);
+        reset_peak_gpu_memory(0);
         train_step(run);
-        synchronize_cuda();
-        const int64_t counted = cuda_memory(0).max_active - before;
+        synchronize_gpu();
+        const int64_t counted = gpu_memory(0).max_active - before;
         EXPECT_NEAR(static_cast<double>(counted), static_cast<double>(planned), 0.03 * planned);
       }
     }
@@ -88,8 +88,8 @@ TEST_F(GpuTraining, ThePlanIsWhatTheAllocatorCounts) {
 TEST_F(GpuTraining, AStepNeverWaitsForTheDevice) {
   TrainState run = build_train_state(debug_config(), gpu_);
   for (int i = 0; i < 3; ++i) train_step(run);  // first steps load kernels and plans
-  synchronize_cuda();
-  const ForbidCudaWaits no_waits;
+  synchronize_gpu();
+  const ForbidGpuWaits no_waits;
   EXPECT_NO_THROW(train_step(run));
 }
 

@@ -82,7 +82,7 @@ CheckArguments parse_check_arguments(Arguments args) {
 // What a GPU would say that is not here. Nothing if none is named.
 void check_gpu(const CheckArguments& args, const JobConfig& config, train::RunCheck& run) {
   if (args.gpu.empty() && args.gpu_memory == 0) return;
-  CudaDeviceProperties gpu{.name = "the GPU", .total_memory = static_cast<int64_t>(args.gpu_memory * (1 << 30))};
+  GpuDeviceProperties gpu{.name = "the GPU", .total_memory = static_cast<int64_t>(args.gpu_memory * (1 << 30))};
   if (!args.gpu.empty()) gpu = train::known_gpu(args.gpu);
   try {
     if (!args.gpu.empty()) models::check_converters(config, &gpu);

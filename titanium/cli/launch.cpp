@@ -13,7 +13,7 @@
 #include "titanium/cli/arguments.h"
 #include "titanium/config/load_config.h"
 #include "titanium/launch/launcher.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium::cli {
 namespace {
@@ -52,7 +52,7 @@ std::optional<int> to_number(std::string_view text) {
 int process_count(const std::string& text) {
   if (text == "cpu") return static_cast<int>(std::thread::hardware_concurrency());
   if (text == "gpu") {
-    const int gpus = cuda_device_count();
+    const int gpus = gpu_device_count();
     if (gpus == 0) refuse("--nproc-per-node gpu: this program finds no GPU. Use cpu or a number.");
     return gpus;
   }

@@ -9,7 +9,7 @@
 #include "titanium/comm/environment.h"
 #include "titanium/config/load_config.h"
 #include "titanium/ops/linear/gemm.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 #include "titanium/train/trainer.h"
 
 namespace titanium::cli {
@@ -55,8 +55,8 @@ int run_tune(Arguments args) {
   app.add_option("--steps", steps, "Training steps")->check(CLI::PositiveNumber)->capture_default_str();
   if (!parse_arguments(app, args)) return 0;
   const config::LoadedConfig loaded = for_trials(config::load_config(app.remaining()), steps);
-  if (cuda_device_count() == 0) {
-    throw UsageError("titanium tune measures a GPU, and there is none here (" + cuda_versions() + ").");
+  if (gpu_device_count() == 0) {
+    throw UsageError("titanium tune measures a GPU, and there is none here (" + gpu_versions() + ").");
   }
   show_log();
   ops::start_gemm_trials();
@@ -73,7 +73,7 @@ int run_tune(Arguments args) {
         "training.dtype or training.mixed_precision_param, and leave debug.reference_ops off.");
   }
   if (comm::read_environment().rank != 0) return 0;
-  const auto file = ops::gemm_choices_file(cuda_device_properties(0).name, ops::gemm_library_version());
+  const auto file = ops::gemm_choices_file(gpu_device_properties(0).name, ops::gemm_library_version());
   if (file.empty()) throw UsageError("there is no folder to keep the choices in. Set TITANIUM_CACHE_DIR.");
   ops::write_gemm_choices(file, found.choices);
   print(found.trials);

@@ -14,7 +14,7 @@
 #include "titanium/doctor/link_checks.h"
 #include "titanium/doctor/rates.h"
 #include "titanium/doctor/storage_check.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 #include "titanium/tensor/version.h"
 #include "titanium/train/check_run.h"
 #include "titanium/train/host_memory.h"
@@ -46,7 +46,7 @@ std::vector<Finding> check_files_and_memory(const Request& request, Device devic
       if (config.checkpoint.enable) {
         checkpoint_bytes = (plan.memory.parameters + plan.memory.optimizer) * place.world_size / plan.dims.dp_replicate;
       }
-      if (device.is_cuda()) check_fits(plan.memory, cuda_device_properties(device.index()).total_memory);
+      if (device.is_cuda()) check_fits(plan.memory, gpu_device_properties(device.index()).total_memory);
       if (device.is_cpu()) train::check_fits_host(plan.memory, train::host_memory());
     }
   });
@@ -150,7 +150,7 @@ class Examination {
       return;
     }
     if (!expected && one_node) {
-      if (const auto rates = expected_rates(cuda_device_properties(device_.index()).name)) expected = rates->bus_gbs;
+      if (const auto rates = expected_rates(gpu_device_properties(device_.index()).name)) expected = rates->bus_gbs;
     }
     add(measure_collectives(group, device_, "NCCL", expected));
     add(measure_pairs(group, host, device_, "NCCL"));

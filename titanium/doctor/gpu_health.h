@@ -20,7 +20,7 @@ struct GpuHealth {
   uint64_t used_bytes = 0;                                    // by all processes
 };
 
-// Nothing where the library or the GPU is missing. `pci_bus_id` as in CudaDeviceProperties.
+// Nothing where the library or the GPU is missing. `pci_bus_id` as in GpuDeviceProperties.
 std::optional<GpuHealth> read_gpu_health(const std::string& pci_bus_id);
 
 // `health` was read while the GPU was busy, `own_bytes` of its memory are this process's.

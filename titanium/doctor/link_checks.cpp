@@ -12,7 +12,7 @@
 #include "titanium/comm/socket.h"
 #include "titanium/comm/text_collectives.h"
 #include "titanium/doctor/host_checks.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium::doctor {
 namespace {
@@ -24,7 +24,7 @@ std::string size_text(int64_t bytes) {
 }
 
 void wait_for(Device device) {
-  if (device.is_cuda()) synchronize_cuda();
+  if (device.is_cuda()) synchronize_gpu();
 }
 
 // Seconds per call of the slowest rank.

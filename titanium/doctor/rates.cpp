@@ -11,7 +11,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/doctor/gpu_health.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium::doctor {
 namespace {
@@ -39,7 +39,7 @@ struct Trial {
 };
 
 void wait_for(Device device) {
-  if (device.is_cuda()) synchronize_cuda();
+  if (device.is_cuda()) synchronize_gpu();
 }
 
 // Calls `work` for at least `seconds`; calls per second. The device is waited for at the end, and after every round.
@@ -75,7 +75,7 @@ Finding judge(const std::string& check, const std::string& figure, const std::st
 
 std::vector<Finding> check_peer_access(int own, int gpus) {
   for (int other = 0; other < gpus; ++other) {
-    if (other == own || cuda_peer_access(own, other)) continue;
+    if (other == own || gpu_peer_access(own, other)) continue;
     return {{.check = "peer access",
              .severity = Severity::kWarning,
              .fact = fmt::format("GPU {} cannot reach GPU {} without the host", own, other),
@@ -86,13 +86,13 @@ std::vector<Finding> check_peer_access(int own, int gpus) {
 }
 
 std::vector<Finding> check_gpu(Device device, int local_world_size, Tensor& a, Tensor& out) {
-  const CudaDeviceProperties gpu = cuda_device_properties(device.index());
+  const GpuDeviceProperties gpu = gpu_device_properties(device.index());
   std::vector<Finding> findings = {
       {.check = "GPU",
        .fact = fmt::format("{}, {:.1f} GiB", gpu.name, static_cast<double>(gpu.total_memory) / (1 << 30))}};
   for (int call = 0; call < 50; ++call) at::mm_out(out, a, a);  // busy while it is asked
   if (const auto health = read_gpu_health(gpu.pci_bus_id)) {
-    const auto own = static_cast<uint64_t>(cuda_memory(device.index()).max_reserved);
+    const auto own = static_cast<uint64_t>(gpu_memory(device.index()).max_reserved);
     for (Finding& finding : judge_gpu_health(*health, own)) findings.push_back(std::move(finding));
   } else {
     findings.push_back({.check = "GPU clocks",
@@ -103,7 +103,7 @@ std::vector<Finding> check_gpu(Device device, int local_world_size, Tensor& a, T
   }
   wait_for(device);
   if (local_world_size > 1) {
-    for (Finding& finding : check_peer_access(device.index(), std::min(cuda_device_count(), local_world_size))) {
+    for (Finding& finding : check_peer_access(device.index(), std::min(gpu_device_count(), local_world_size))) {
       findings.push_back(std::move(finding));
     }
   }
@@ -124,7 +124,7 @@ std::vector<Finding> measure_device(Device device, int local_world_size) {
   const bool gpu = device.is_cuda();
   const Trial trial = gpu ? Trial{8192, int64_t{1} << 30, at::kBFloat16} : Trial{384, 16 << 20, at::kFloat};
   const auto expected =
-      gpu ? expected_rates(cuda_device_properties(device.index()).name).value_or(ExpectedRates{}) : ExpectedRates{};
+      gpu ? expected_rates(gpu_device_properties(device.index()).name).value_or(ExpectedRates{}) : ExpectedRates{};
   const auto options = at::TensorOptions().device(device).dtype(trial.dtype);
   Tensor a = at::ones({trial.size, trial.size}, options), out = at::empty_like(a);
   std::vector<Finding> findings;

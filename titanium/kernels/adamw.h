@@ -4,9 +4,8 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
+#include "titanium/kernels/gpu_stream.h"
 #include "titanium/kernels/tensor_list.h"
-
-struct CUstream_st;
 
 namespace titanium::kernels {
 
@@ -63,6 +62,6 @@ struct AdamWArgs {
   // the tensor's key, the number of the update and the element's number alone. Note [Stochastic rounding].
   bool stochastic_rounding;
 };
-void adamw(const AdamWArgs& args, CUstream_st* stream);
+void adamw(const AdamWArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

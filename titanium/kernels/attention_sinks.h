@@ -8,8 +8,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -29,7 +28,7 @@ struct AddSinksArgs {
   const float* sinks;  // [heads]
   float* with_sinks;   // as log_sum_exp, and other memory
 };
-void add_sinks(const AddSinksArgs& args, CUstream_st* stream);
+void add_sinks(const AddSinksArgs& args, GpuStream stream);
 
 // products = -exp(sink - lse) <grad, out>, where out and lse have the sinks already: their sums over batch and tokens
 // are the gradient of the sinks.
@@ -42,6 +41,6 @@ struct SinkProductsArgs {
   const float* sinks;
   float* products;  // [batch, heads, tokens]
 };
-void sink_products(const SinkProductsArgs& args, CUstream_st* stream);
+void sink_products(const SinkProductsArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

@@ -4,9 +4,8 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
+#include "titanium/kernels/gpu_stream.h"
 #include "titanium/kernels/tensor_list.h"
-
-struct CUstream_st;
 
 namespace titanium::kernels {
 
@@ -35,12 +34,12 @@ struct CopyTensorsArgs {
   int64_t chunks;  // from number_chunks
   bool accumulate;
 };
-void copy_tensors(const CopyTensorsArgs& args, CUstream_st* stream);
+void copy_tensors(const CopyTensorsArgs& args, GpuStream stream);
 
 // The same for a list in host memory that need not be numbered and is read before the call returns: for lists that
 // change from call to call. The entries travel with the launch, so there is one launch for every kCopiesPerLaunch
 // tensors.
 inline constexpr int64_t kCopiesPerLaunch = 48;
-void copy_tensors_of_host_list(const CopyTensor* tensors, int64_t count, bool accumulate, CUstream_st* stream);
+void copy_tensors_of_host_list(const CopyTensor* tensors, int64_t count, bool accumulate, GpuStream stream);
 
 }  // namespace titanium::kernels

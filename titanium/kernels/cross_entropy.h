@@ -8,8 +8,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -27,7 +26,7 @@ struct CrossEntropyArgs {
   int64_t rows;
   int64_t vocabulary;
 };
-void cross_entropy(const CrossEntropyArgs& args, CUstream_st* stream);
+void cross_entropy(const CrossEntropyArgs& args, GpuStream stream);
 
 // *loss += scale * sum of row_losses, in fp64.
 struct SumLossesArgs {
@@ -36,7 +35,7 @@ struct SumLossesArgs {
   double scale;
   double* loss;
 };
-void sum_losses(const SumLossesArgs& args, CUstream_st* stream);
+void sum_losses(const SumLossesArgs& args, GpuStream stream);
 
 // A shard that holds the columns first_column .. first_column + vocabulary - 1 of the whole rows; labels count whole
 // rows. The ranks combine their statistics: the sum-exps are relative to each shard's own maximum,
@@ -55,7 +54,7 @@ struct CrossEntropyShardArgs {
   int64_t rows;
   int64_t vocabulary;
 };
-void cross_entropy_statistics(const CrossEntropyShardArgs& args, CUstream_st* stream);
+void cross_entropy_statistics(const CrossEntropyShardArgs& args, GpuStream stream);
 
 struct CrossEntropyGradientArgs {
   ElementType type;
@@ -68,6 +67,6 @@ struct CrossEntropyGradientArgs {
   int64_t rows;
   int64_t vocabulary;
 };
-void cross_entropy_gradient(const CrossEntropyGradientArgs& args, CUstream_st* stream);
+void cross_entropy_gradient(const CrossEntropyGradientArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

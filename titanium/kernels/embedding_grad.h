@@ -13,8 +13,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -33,7 +32,7 @@ struct EmbeddingGradArgs {
   int64_t dim;
   float* scratch;  // of embedding_grad_scratch_bytes(tokens, dim), 16-byte aligned
 };
-void embedding_grad(const EmbeddingGradArgs& args, CUstream_st* stream);
+void embedding_grad(const EmbeddingGradArgs& args, GpuStream stream);
 int64_t embedding_grad_scratch_bytes(int64_t tokens, int64_t dim);
 
 }  // namespace titanium::kernels

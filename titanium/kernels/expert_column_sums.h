@@ -10,8 +10,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -32,7 +31,7 @@ struct ExpertColumnSumsArgs {
   int64_t dim;
   float* scratch;  // of expert_column_sums_scratch_bytes(num_experts, dim), 16-byte aligned
 };
-void expert_column_sums(const ExpertColumnSumsArgs& args, CUstream_st* stream);
+void expert_column_sums(const ExpertColumnSumsArgs& args, GpuStream stream);
 int64_t expert_column_sums_scratch_bytes(int64_t num_experts, int64_t dim);
 
 }  // namespace titanium::kernels

@@ -4,8 +4,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -30,6 +29,6 @@ struct QuantizeGroupsArgs {
   int32_t* line_ends;    // [groups]: where the lines of each end, if there are `ends`
   float* reciprocals;    // [groups, dim]; 1 / scale
 };
-void quantize_groups(const QuantizeGroupsArgs& args, CUstream_st* stream);
+void quantize_groups(const QuantizeGroupsArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

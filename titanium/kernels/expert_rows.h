@@ -7,8 +7,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -24,7 +23,7 @@ struct GatherRowsArgs {
   int64_t top_k;
   int64_t dim;
 };
-void gather_rows(const GatherRowsArgs& args, CUstream_st* stream);
+void gather_rows(const GatherRowsArgs& args, GpuStream stream);
 
 // y[t] = sum over k of [weights[t * K + k] *] (rows[r] [+ more_rows[r]] [+ bias[experts[t * K + k]]]) [+ addend[t]], r
 // = row_of_choice[t * K + k], in fp32, in the order of k, the addend last, rounded once. Without weights this is also
@@ -43,6 +42,6 @@ struct CombineRowsArgs {
   const int32_t* experts = nullptr;  // [T, K]; for the bias
   const void* more_rows = nullptr;   // as rows; may be null, and is where there is a bias
 };
-void combine_rows(const CombineRowsArgs& args, CUstream_st* stream);
+void combine_rows(const CombineRowsArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

@@ -9,8 +9,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -36,7 +35,7 @@ struct ExpertSwigluForwardArgs {
   int64_t dim;
   const int32_t* row_count = nullptr;  // may be null: all rows; the end of the last expert's rows, for example
 };
-void expert_swiglu_forward(const ExpertSwigluForwardArgs& args, CUstream_st* stream);
+void expert_swiglu_forward(const ExpertSwigluForwardArgs& args, GpuStream stream);
 
 // From dproduct, the gradient of weight * product: gradients of gate and up, the weighted product for the gradient of
 // W2, and grad_weights = <dproduct, product>, summed in an order that depends on dim alone. An output may be any of the
@@ -60,7 +59,7 @@ struct ExpertSwigluBackwardArgs {
   const int32_t* row_count = nullptr;
   RowWeights weights;
 };
-void expert_swiglu_backward(const ExpertSwigluBackwardArgs& args, CUstream_st* stream);
+void expert_swiglu_backward(const ExpertSwigluBackwardArgs& args, GpuStream stream);
 
 // The form of GPT-OSS. Columns of `fused` are gate and up by turns; with the expert's bias g = even + bias, u = odd +
 // bias, product = min(g, limit) * sigmoid(1.702 * min(g, limit)) * (clamp(u, -limit, limit) + 1).
@@ -80,7 +79,7 @@ struct ClampedSwigluForwardArgs {
   int64_t num_experts;
   float limit;
 };
-void clamped_swiglu_forward(const ClampedSwigluForwardArgs& args, CUstream_st* stream);
+void clamped_swiglu_forward(const ClampedSwigluForwardArgs& args, GpuStream stream);
 
 // As expert_swiglu_backward. dfused is the gradient of `fused` and, summed over an expert's rows, of its bias; it is 0
 // where the clamps act. dfused may be `fused`, and product may be dproduct.
@@ -103,6 +102,6 @@ struct ClampedSwigluBackwardArgs {
   float limit;
   RowWeights weights;
 };
-void clamped_swiglu_backward(const ClampedSwigluBackwardArgs& args, CUstream_st* stream);
+void clamped_swiglu_backward(const ClampedSwigluBackwardArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

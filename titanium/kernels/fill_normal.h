@@ -4,8 +4,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/counter_random.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -25,6 +24,6 @@ struct FillNormalArgs {
 void fill_normal_on_cpu(const FillNormalArgs& args);
 
 // `out` is device memory; work is queued on `stream` and nothing synchronises. The same bits as on the CPU.
-void fill_normal_on_cuda(const FillNormalArgs& args, CUstream_st* stream);
+void fill_normal_on_gpu(const FillNormalArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

@@ -15,8 +15,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -31,7 +30,7 @@ struct AbsoluteMaximumArgs {
   int64_t dim;
   float* amax;
 };
-void absolute_maximum(const AbsoluteMaximumArgs& args, CUstream_st* stream);
+void absolute_maximum(const AbsoluteMaximumArgs& args, GpuStream stream);
 
 // The same for each column.
 struct ColumnMaximaArgs {
@@ -42,7 +41,7 @@ struct ColumnMaximaArgs {
   int64_t dim;
   float* amax;  // [dim]
 };
-void column_maxima(const ColumnMaximaArgs& args, CUstream_st* stream);
+void column_maxima(const ColumnMaximaArgs& args, GpuStream stream);
 
 // One scale for a tensor, from an amax that is read on the device. What is quantised is read once, whichever outputs
 // are asked for.
@@ -63,7 +62,7 @@ struct QuantizeTensorArgs {
   int64_t dim;
   Float8Output out;
 };
-void quantize_tensor(const QuantizeTensorArgs& args, CUstream_st* stream);
+void quantize_tensor(const QuantizeTensorArgs& args, GpuStream stream);
 
 // Quantises the y that rms_norm_apply would write with these arguments.
 struct QuantizeRmsNormArgs {
@@ -76,7 +75,7 @@ struct QuantizeRmsNormArgs {
   int64_t dim;
   Float8Output out;
 };
-void quantize_rms_norm(const QuantizeRmsNormArgs& args, CUstream_st* stream);
+void quantize_rms_norm(const QuantizeRmsNormArgs& args, GpuStream stream);
 
 // Quantises the product that swiglu_forward would write with these arguments.
 struct QuantizeSwigluArgs {
@@ -89,7 +88,7 @@ struct QuantizeSwigluArgs {
   int64_t dim;
   Float8Output out;
 };
-void quantize_swiglu(const QuantizeSwigluArgs& args, CUstream_st* stream);
+void quantize_swiglu(const QuantizeSwigluArgs& args, GpuStream stream);
 
 // One scale for each row, a power of two, from the row's largest magnitude. One pass for rows that registers hold
 // (32 KiB), two otherwise.
@@ -104,7 +103,7 @@ struct QuantizeRowsArgs {
   float* reciprocals;  // [rows]; 1 / scale
   float* column_amax;  // [dim], for quantize_columns: raised as by column_maxima in the same pass; may be null
 };
-void quantize_rows(const QuantizeRowsArgs& args, CUstream_st* stream);
+void quantize_rows(const QuantizeRowsArgs& args, GpuStream stream);
 
 // One scale for each column, a power of two, from the largest magnitudes that column_maxima or quantize_rows has found.
 struct QuantizeColumnsArgs {
@@ -118,6 +117,6 @@ struct QuantizeColumnsArgs {
   void* transposed;    // [dim, rows]
   float* reciprocals;  // [dim]; 1 / scale
 };
-void quantize_columns(const QuantizeColumnsArgs& args, CUstream_st* stream);
+void quantize_columns(const QuantizeColumnsArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

@@ -9,8 +9,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -34,7 +33,7 @@ struct GroupedForwardArgs {
   const void* weight;  // [E, out, in]
   void* y;             // [rows, out]
 };
-void grouped_forward(const GroupedForwardArgs& args, CUstream_st* stream);
+void grouped_forward(const GroupedForwardArgs& args, GpuStream stream);
 
 // gate = x G^T, up = x U^T, product = silu(gate) * up, the last from the rounded values, as expert_swiglu_forward does.
 // `out` is a multiple of 128.
@@ -47,7 +46,7 @@ struct GroupedSwigluArgs {
   void* up;
   void* product;
 };
-void grouped_swiglu(const GroupedSwigluArgs& args, CUstream_st* stream);
+void grouped_swiglu(const GroupedSwigluArgs& args, GpuStream stream);
 
 // dx = dy W [+ dy2 W2], rounded once.
 struct GroupedInputGradArgs {
@@ -58,7 +57,7 @@ struct GroupedInputGradArgs {
   const void* weight2;  // may be null
   void* dx;             // [rows, in]
 };
-void grouped_input_grad(const GroupedInputGradArgs& args, CUstream_st* stream);
+void grouped_input_grad(const GroupedInputGradArgs& args, GpuStream stream);
 
 // sums [+]= dy^T x of each expert; zero for those without rows.
 struct GroupedWeightGradArgs {
@@ -69,6 +68,6 @@ struct GroupedWeightGradArgs {
   void* sums;  // [E, out, in]
   bool accumulate;
 };
-void grouped_weight_grad(const GroupedWeightGradArgs& args, CUstream_st* stream);
+void grouped_weight_grad(const GroupedWeightGradArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

@@ -7,8 +7,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -32,7 +31,7 @@ struct HeadNormRopeForwardArgs {
   int64_t seq_len;
   float eps;
 };
-void head_norm_rope_forward(const HeadNormRopeForwardArgs& args, CUstream_st* stream);
+void head_norm_rope_forward(const HeadNormRopeForwardArgs& args, GpuStream stream);
 
 // dx = gradient of x, and dweight [+]= gradient of the weight, without atomics: each block sums the rows that it
 // treats, and a second kernel sums the blocks' parts in order. The same bits in every run on one kind of GPU.
@@ -61,7 +60,7 @@ struct HeadNormRopeBackwardArgs {
   int64_t tokens;
   int64_t seq_len;
 };
-void head_norm_rope_backward(const HeadNormRopeBackwardArgs& args, CUstream_st* stream);
+void head_norm_rope_backward(const HeadNormRopeBackwardArgs& args, GpuStream stream);
 // Depends on the current device.
 int64_t head_norm_rope_scratch_bytes(const HeadNormRopeBackwardArgs& args);
 

@@ -9,8 +9,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -31,10 +30,10 @@ struct LatentHeadsArgs {
 };
 
 // Rotates the last columns of q in place, and makes k and v of kv and shared.
-void latent_heads_forward(const LatentHeadsArgs& args, CUstream_st* stream);
+void latent_heads_forward(const LatentHeadsArgs& args, GpuStream stream);
 
 // q, k and v are gradients: rotates those of q back, and makes the gradients of kv and shared, the latter as a sum over
 // heads in fp32, in a fixed order.
-void latent_heads_backward(const LatentHeadsArgs& args, CUstream_st* stream);
+void latent_heads_backward(const LatentHeadsArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

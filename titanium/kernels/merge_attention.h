@@ -5,8 +5,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -32,6 +31,6 @@ struct MergeAttentionArgs {
   int64_t heads;
   int64_t head_dim;
 };
-void merge_attention(const MergeAttentionArgs& args, CUstream_st* stream);
+void merge_attention(const MergeAttentionArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

@@ -8,8 +8,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -25,7 +24,7 @@ struct RmsNormForwardArgs {
   float eps;
   float* amax = nullptr;  // of y, whether or not y is written
 };
-void rms_norm_forward(const RmsNormForwardArgs& args, CUstream_st* stream);
+void rms_norm_forward(const RmsNormForwardArgs& args, GpuStream stream);
 
 // y from what was normalised and its rstd. The same bits as in the forward.
 struct RmsNormApplyArgs {
@@ -38,7 +37,7 @@ struct RmsNormApplyArgs {
   int64_t rows;
   int64_t dim;
 };
-void rms_norm_apply(const RmsNormApplyArgs& args, CUstream_st* stream);
+void rms_norm_apply(const RmsNormApplyArgs& args, GpuStream stream);
 
 // dx = gradient of x [+ residual_grad], and dweight [+]= gradient of the weight. Without atomics: each block sums the
 // rows that it treats, and a second kernel sums the blocks' parts in order. The same bits in every run on one kind of
@@ -60,7 +59,7 @@ struct RmsNormBackwardArgs {
   int64_t dim;
   float* amax = nullptr;  // of dx
 };
-void rms_norm_backward(const RmsNormBackwardArgs& args, CUstream_st* stream);
+void rms_norm_backward(const RmsNormBackwardArgs& args, GpuStream stream);
 // Depends on the current device.
 int64_t rms_norm_backward_scratch_bytes(int64_t rows, int64_t dim);
 

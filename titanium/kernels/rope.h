@@ -6,8 +6,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -35,6 +34,6 @@ struct RopeArgs {
   float* q_amax = nullptr;
   float* k_amax = nullptr;
 };
-void rope(const RopeArgs& args, CUstream_st* stream);
+void rope(const RopeArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -34,7 +34,7 @@ struct RouteArgs {
   bool force_balance;  // choice k of token t is expert (t * K + k) % E, whatever the scores
   float scale;
 };
-void route(const RouteArgs& args, CUstream_st* stream);
+void route(const RouteArgs& args, GpuStream stream);
 
 // The gradient of the logits from that of the weights and, where there is one, of the scores. The choice itself has no
 // gradient.
@@ -51,6 +51,6 @@ struct RouteBackwardArgs {
   bool normalise;
   float scale;
 };
-void route_backward(const RouteBackwardArgs& args, CUstream_st* stream);
+void route_backward(const RouteBackwardArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -20,7 +20,7 @@ struct SortByExpertArgs {
   int64_t num_experts;
   int32_t* scratch;  // of sort_by_expert_scratch_bytes(choices, num_experts)
 };
-void sort_by_expert(const SortByExpertArgs& args, CUstream_st* stream);
+void sort_by_expert(const SortByExpertArgs& args, GpuStream stream);
 int64_t sort_by_expert_scratch_bytes(int64_t choices, int64_t num_experts);
 
 }  // namespace titanium::kernels

@@ -5,9 +5,8 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
+#include "titanium/kernels/gpu_stream.h"
 #include "titanium/kernels/tensor_list.h"
-
-struct CUstream_st;
 
 namespace titanium::kernels {
 
@@ -29,7 +28,7 @@ struct SumOfSquaresArgs {
   double* partials;  // scratch of sum_of_squares_scratch_bytes()
   double* result;
 };
-void sum_of_squares(const SumOfSquaresArgs& args, CUstream_st* stream);
+void sum_of_squares(const SumOfSquaresArgs& args, GpuStream stream);
 int64_t sum_of_squares_scratch_bytes();  // depends on the current device
 
 }  // namespace titanium::kernels

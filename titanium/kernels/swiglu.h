@@ -9,8 +9,7 @@
 #include <cstdint>
 
 #include "titanium/kernels/element_type.h"
-
-struct CUstream_st;
+#include "titanium/kernels/gpu_stream.h"
 
 namespace titanium::kernels {
 
@@ -26,7 +25,7 @@ struct SwigluForwardArgs {
   int64_t dim;
   float* amax = nullptr;  // of the product
 };
-void swiglu_forward(const SwigluForwardArgs& args, CUstream_st* stream);
+void swiglu_forward(const SwigluForwardArgs& args, GpuStream stream);
 
 // An output may be any of the inputs (with the same stride), but no two outputs may overlap.
 struct SwigluBackwardArgs {
@@ -48,6 +47,6 @@ struct SwigluBackwardArgs {
   float* dgate_amax = nullptr;
   float* dup_amax = nullptr;
 };
-void swiglu_backward(const SwigluBackwardArgs& args, CUstream_st* stream);
+void swiglu_backward(const SwigluBackwardArgs& args, GpuStream stream);
 
 }  // namespace titanium::kernels

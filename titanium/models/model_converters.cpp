@@ -126,7 +126,7 @@ void convert_experts(Model& model, const ExpertConversion& conversion, const par
 }
 
 // Products of experts that are not emulated. Null is the CPU.
-void check_experts_device(const CudaDeviceProperties* gpu) {
+void check_experts_device(const GpuDeviceProperties* gpu) {
   if (gpu != nullptr && gpu->compute_capability >= kFirstGroupedCapability) return;
   throw UsageError(
       fmt::format("model.converters has {0}, but {1} has no grouped products of float8 (a GPU of compute capability "
@@ -156,7 +156,7 @@ void apply_converters(Model& model, const JobConfig& config, const parallel::Par
   }
 }
 
-void check_float8_device(const CudaDeviceProperties* gpu) {
+void check_float8_device(const GpuDeviceProperties* gpu) {
   if (gpu == nullptr) {
     throw UsageError(
         fmt::format("model.converters has {0}, but the CPU does not compute in float8. Set {0}.emulate = "
@@ -172,7 +172,7 @@ void check_float8_device(const CudaDeviceProperties* gpu) {
   }
 }
 
-void check_converters(const JobConfig& config, const CudaDeviceProperties* gpu) {
+void check_converters(const JobConfig& config, const GpuDeviceProperties* gpu) {
   const bool computes = !config.checkpoint.create_seed_checkpoint;
   if (!computes) return;
   if (has_float8(config) && !config.quantize.linear.float8.emulate) check_float8_device(gpu);
@@ -188,7 +188,7 @@ void check_converters(const JobConfig& config, const CudaDeviceProperties* gpu) 
 
 void check_converters(const JobConfig& config, Device device) {
   if (device.is_cpu()) return check_converters(config, nullptr);
-  const CudaDeviceProperties gpu = cuda_device_properties(device.index());
+  const GpuDeviceProperties gpu = gpu_device_properties(device.index());
   check_converters(config, &gpu);
 }
 

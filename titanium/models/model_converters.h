@@ -4,7 +4,7 @@
 #include "titanium/config/job_config.h"
 #include "titanium/models/model.h"
 #include "titanium/parallel/parallel_dims.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium::models {
 
@@ -21,8 +21,8 @@ void apply_converters(Model& model, const JobConfig& config, const parallel::Par
 // Throws UsageError that names the remedy if the device cannot compute what the converters ask for.
 void check_converters(const JobConfig& config, Device device);
 // The same for a GPU that need not be here; null is the CPU.
-void check_converters(const JobConfig& config, const CudaDeviceProperties* gpu);
+void check_converters(const JobConfig& config, const GpuDeviceProperties* gpu);
 // The same for float8 that is not emulated. Null is the CPU.
-void check_float8_device(const CudaDeviceProperties* gpu);
+void check_float8_device(const GpuDeviceProperties* gpu);
 
 }  // namespace titanium::models

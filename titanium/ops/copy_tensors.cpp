@@ -2,7 +2,7 @@
 
 #include <c10/core/GradMode.h>
 
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 
 namespace titanium::ops {

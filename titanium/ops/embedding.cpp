@@ -5,7 +5,7 @@
 #include <ATen/ops/sort.h>
 #include <c10/core/GradMode.h>
 
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/tensor/trace_scope.h"
 

@@ -5,7 +5,7 @@
 #include <c10/core/GradMode.h>
 
 #include "titanium/base/error.h"
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 
 namespace titanium::ops {
 namespace {

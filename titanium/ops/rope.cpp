@@ -12,7 +12,7 @@
 
 #include <numbers>
 
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 
 namespace titanium::ops {

@@ -6,7 +6,7 @@
 #include <ATen/ops/silu_backward.h>
 
 #include "titanium/base/error.h"
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 
 namespace titanium::ops {

@@ -12,7 +12,7 @@
 #include <unordered_set>
 
 #include "titanium/base/error.h"
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/init.h"
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/optim/grad_norm.h"

@@ -1,7 +1,7 @@
 #include "titanium/tensor/tensor.h"
 
 #include "titanium/base/error.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium {
 
@@ -26,7 +26,7 @@ std::string_view dtype_name(Dtype dtype) {
 }
 
 Device parse_device(std::string_view name, int local_rank) {
-  const int gpus = cuda_device_count();
+  const int gpus = gpu_device_count();
   if (name == "cpu" || (name == "auto" && gpus == 0)) return at::kCPU;
   if (name != "auto" && name != "cuda")
     throw UsageError(fmt::format("'{}' is not a device. Use auto, cpu or cuda.", name));
@@ -34,7 +34,7 @@ Device parse_device(std::string_view name, int local_rank) {
     throw UsageError(
         fmt::format("rank {} of this machine needs a GPU of its own, but there are {} ({}). Use training.device = "
                     "\"cpu\" or fewer ranks.",
-                    local_rank, gpus, cuda_versions()));
+                    local_rank, gpus, gpu_versions()));
   }
   return Device(at::kCUDA, static_cast<c10::DeviceIndex>(local_rank));
 }

@@ -2,10 +2,10 @@
 
 #include <torch/headeronly/version.h>
 
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium {
 
-std::string library_versions() { return fmt::format("torch {}, {}", TORCH_VERSION, cuda_versions()); }
+std::string library_versions() { return fmt::format("torch {}, {}", TORCH_VERSION, gpu_versions()); }
 
 }  // namespace titanium

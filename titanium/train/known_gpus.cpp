@@ -27,7 +27,7 @@ bool same_name(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-CudaDeviceProperties known_gpu(std::string_view name) {
+GpuDeviceProperties known_gpu(std::string_view name) {
   for (const KnownGpu& gpu : kGpus) {
     if (!same_name(gpu.name, name)) continue;
     return {.name = std::string(gpu.name),

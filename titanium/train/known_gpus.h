@@ -4,12 +4,12 @@
 #include <string>
 #include <string_view>
 
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium::train {
 
 // By its short name, upper or lower case: "H200", "A100-80G". Throws UsageError that lists the names.
-CudaDeviceProperties known_gpu(std::string_view name);
+GpuDeviceProperties known_gpu(std::string_view name);
 
 // "A100-40G, A100-80G, ...".
 std::string known_gpu_names();

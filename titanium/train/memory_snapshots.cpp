@@ -5,7 +5,7 @@
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/base/log.h"
-#include "titanium/tensor/cuda_memory_history.h"
+#include "titanium/tensor/gpu_memory_history.h"
 
 namespace titanium::train {
 namespace {
@@ -25,11 +25,11 @@ MemorySnapshots::MemorySnapshots(const JobConfig& config, Device device, int ran
         "CPU. Leave it off.");
   }
   log_info("Memory profiler active. Snapshot will be saved at {}", folder_.string());
-  record_cuda_memory_history(kEntries);
+  record_gpu_memory_history(kEntries);
 }
 
 MemorySnapshots::~MemorySnapshots() {
-  if (options_.enable_memory_snapshot) record_cuda_memory_history(0);
+  if (options_.enable_memory_snapshot) record_gpu_memory_history(0);
 }
 
 void MemorySnapshots::after_step(int64_t step) const {
@@ -46,7 +46,7 @@ void MemorySnapshots::write(int64_t step, const std::string& folder) const {
   log_info("Dumping memory snapshot at step {}", step);
   const auto begin = std::chrono::steady_clock::now();
   try {
-    write_file_atomically(file, cuda_memory_snapshot());
+    write_file_atomically(file, gpu_memory_snapshot());
   } catch (const std::exception& error) {
     return log_warning("the memory snapshot cannot be written: {}", error.what());
   }

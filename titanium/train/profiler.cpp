@@ -7,7 +7,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 // Declared in torch/csrc/profiler/kineto_shim.h, which needs a search path of Kineto's own.
 namespace torch::autograd::profiler {
@@ -105,7 +105,7 @@ void Profiler::stop(std::optional<int64_t> step) {
   range_.reset();
   if (!prepared_) return;
   if (!recording_) start();  // warming up can only be ended so
-  if (device_.is_cuda()) synchronize_cuda();
+  if (device_.is_cuda()) synchronize_gpu();
   TraceScope::set_profiled(false);
   prepared_ = recording_ = false;
   const auto trace = torch::autograd::profiler::disableProfiler();

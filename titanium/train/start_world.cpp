@@ -9,7 +9,7 @@
 #include "titanium/comm/connect.h"
 #include "titanium/comm/flight_recorder.h"
 #include "titanium/comm/nccl_environment.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 #include "titanium/train/flight/dump.h"
 
 namespace titanium::train {
@@ -53,8 +53,8 @@ comm::Environment ranks_of_run(const config::Comm& options) {
 }
 
 Device pick_device(const JobConfig& config, const comm::Environment& ranks) {
-  const bool shares = config.comm.backend == "gloo" && cuda_device_count() > 0;
-  return parse_device(config.training.device, shares ? ranks.local_rank % cuda_device_count() : ranks.local_rank);
+  const bool shares = config.comm.backend == "gloo" && gpu_device_count() > 0;
+  return parse_device(config.training.device, shares ? ranks.local_rank % gpu_device_count() : ranks.local_rank);
 }
 
 std::shared_ptr<comm::World> start_world(const JobConfig& config, const comm::Environment& ranks, Device device,

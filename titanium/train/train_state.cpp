@@ -10,7 +10,7 @@
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/ops/linear/gemm.h"
 #include "titanium/parallel/activation_checkpoint.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 #include "titanium/train/host_memory.h"
 #include "titanium/train/load_checkpoint.h"
 #include "titanium/train/task/tasks.h"
@@ -76,7 +76,7 @@ void log_batch(const TrainState& run) {
 
 // What titanium tune has found for this GPU.
 void use_tuned_products(Device device) {
-  const std::string gpu = cuda_device_properties(device.index()).name;
+  const std::string gpu = gpu_device_properties(device.index()).name;
   const auto file = ops::gemm_choices_file(gpu, ops::gemm_library_version());
   const ops::GemmChoices choices = ops::read_gemm_choices(file);
   ops::use_gemm_choices(choices);
@@ -168,7 +168,7 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
   ops::set_reference_ops(config.debug.reference_ops);
   log_plan(config, plan);
   if (device.is_cuda()) {
-    check_fits(plan.memory, cuda_device_properties(device.index()).total_memory);
+    check_fits(plan.memory, gpu_device_properties(device.index()).total_memory);
     use_tuned_products(device);
   } else {
     check_fits_host(plan.memory, host_memory());

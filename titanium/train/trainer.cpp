@@ -9,7 +9,7 @@
 #include "titanium/base/terminal.h"
 #include "titanium/config/dump.h"
 #include "titanium/models/model_converters.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 #include "titanium/tensor/version.h"
 #include "titanium/train/check_run.h"
 #include "titanium/train/checkpointer.h"
@@ -97,7 +97,7 @@ void lower_timeout(const TrainState& run) {
   const int64_t seconds = run.config.comm.train_timeout_seconds;
   log_info("Synchronizing and adjusting timeout for all ProcessGroups to {}:{:02}:{:02}", seconds / 3600,
            seconds / 60 % 60, seconds % 60);
-  if (run.device.is_cuda()) synchronize_cuda();
+  if (run.device.is_cuda()) synchronize_gpu();
   run.mesh->host_group("world")->barrier();
   run.world->set_timeout(std::chrono::seconds(seconds));
 }
@@ -174,7 +174,7 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
   const bool seed = config.checkpoint.create_seed_checkpoint;
   const Device device = seed ? Device(at::kCPU) : pick_device(config, ranks);
   if (device.is_cpu()) keep_freed_memory();
-  if (device.is_cuda()) choose_cuda_allocator();
+  if (device.is_cuda()) choose_gpu_allocator();
   const MemorySnapshots snapshots(config, device, ranks.rank);
   MemoryMonitor monitor(device);
   log_info("{}", monitor.capacity_line());

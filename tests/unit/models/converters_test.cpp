@@ -125,11 +125,11 @@ JobConfig experts_config(const char* converter, bool emulate) {
 }
 
 TEST(Converters, ExpertsAreRefusedWithTheRemedyWhereTheDeviceLacksTheirProducts) {
-  const CudaDeviceProperties ada{.name = "NVIDIA L40S", .compute_capability = 89},
+  const GpuDeviceProperties ada{.name = "NVIDIA L40S", .compute_capability = 89},
       hopper{.name = "NVIDIA H200", .compute_capability = 90};
   const JobConfig float8 = experts_config("quantize.grouped_mm.float8", false),
                   mx = experts_config("quantize.grouped_mm.mx", false);
-  using Device = std::pair<const CudaDeviceProperties*, std::string>;
+  using Device = std::pair<const GpuDeviceProperties*, std::string>;
   for (const auto& [gpu, name] : {Device{nullptr, "the CPU"}, Device{&ada, "NVIDIA L40S"}}) {
     EXPECT_EQ(refusal([&, gpu = gpu] { check_converters(float8, gpu); }),
               "model.converters has quantize.grouped_mm.float8, but " + name +
@@ -163,7 +163,7 @@ TEST(Converters, StackedWeightsOfExpertsAreConvertedIfTheyAreWhole) {
 }
 
 TEST(Converters, AGpuWithoutFloat8IsRefusedWithTheRemedy) {
-  const CudaDeviceProperties old{.name = "NVIDIA A100-SXM4-80GB", .compute_capability = 80};
+  const GpuDeviceProperties old{.name = "NVIDIA A100-SXM4-80GB", .compute_capability = 80};
   EXPECT_EQ(refusal([&] { check_float8_device(&old); }),
             "model.converters has quantize.linear.float8, but NVIDIA A100-SXM4-80GB does not compute in float8 "
             "(compute capability 8.0; 8.9 or more is needed). Set quantize.linear.float8.emulate = true to round to "

@@ -7,7 +7,7 @@
 
 #include <random>
 
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium::optim {
 namespace {
@@ -104,7 +104,7 @@ TEST(ClipGrads, LeavesSmallerGradientsBitEqual) {
 }
 
 TEST(GradNorm, OnCudaEqualsTheCpu) {
-  if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU";
+  if (gpu_device_count() == 0) GTEST_SKIP() << "no GPU";
   const Tensor values = heavy_tailed(20'000'003, at::kBFloat16);
   const Gradients on_cpu({values});
   const Gradients on_gpu({values.cuda()});

@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kThreads, blocks(kStochastic))
 
 }  // namespace
 
-void adamw(const AdamWArgs& args, CUstream_st* stream) {
+void adamw(const AdamWArgs& args, GpuStream stream) {
   const KernelArgs kernel{args, LogBetas(args)};
   launch(args.stochastic_rounding ? adamw_kernel<true> : adamw_kernel<false>, args.chunks, kThreads, 0, stream, kernel);
 }

@@ -60,21 +60,21 @@ __global__ void __launch_bounds__(kThreads, kBlocks) products_kernel(SinkProduct
 }
 
 template <typename Args>
-void launch_rows(void (*kernel)(Args), int64_t words, CUstream_st* stream, const Args& args) {
+void launch_rows(void (*kernel)(Args), int64_t words, GpuStream stream, const Args& args) {
   const int64_t threads = args.rows.batch * args.rows.tokens * args.rows.heads * words;
   launch(kernel, ceil_div(threads, kThreads), kThreads, 0, stream, args);
 }
 
 }  // namespace
 
-void add_sinks(const AddSinksArgs& args, CUstream_st* stream) {
+void add_sinks(const AddSinksArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     launch_rows(add_kernel<T>, args.rows.head_dim / kVectorSize<T>, stream, args);
   });
 }
 
-void sink_products(const SinkProductsArgs& args, CUstream_st* stream) {
+void sink_products(const SinkProductsArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     launch_rows(products_kernel<T>, args.rows.head_dim / kVectorSize<T>, stream, args);

@@ -123,7 +123,7 @@ bool all_aligned(const Args& args) {
 
 }  // namespace
 
-void clamped_swiglu_forward(const ClampedSwigluForwardArgs& args, CUstream_st* stream) {
+void clamped_swiglu_forward(const ClampedSwigluForwardArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     constexpr int kPairs = kWordPairs<T>;
@@ -133,7 +133,7 @@ void clamped_swiglu_forward(const ClampedSwigluForwardArgs& args, CUstream_st* s
   });
 }
 
-void clamped_swiglu_backward(const ClampedSwigluBackwardArgs& args, CUstream_st* stream) {
+void clamped_swiglu_backward(const ClampedSwigluBackwardArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     constexpr int kPairs = kWordPairs<T>;

@@ -120,11 +120,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
 }  // namespace
 
-void copy_tensors(const CopyTensorsArgs& args, CUstream_st* stream) {
+void copy_tensors(const CopyTensorsArgs& args, GpuStream stream) {
   launch(args.accumulate ? copy_kernel<true> : copy_kernel<false>, args.chunks, kThreads, 0, stream, args);
 }
 
-void copy_tensors_of_host_list(const CopyTensor* tensors, int64_t count, bool accumulate, CUstream_st* stream) {
+void copy_tensors_of_host_list(const CopyTensor* tensors, int64_t count, bool accumulate, GpuStream stream) {
   for (int64_t first = 0; first < count; first += kCopiesPerLaunch) {
     EnclosedListArgs args{};
     args.count = count - first < kCopiesPerLaunch ? count - first : kCopiesPerLaunch;

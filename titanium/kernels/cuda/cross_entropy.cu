@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_losses_kernel(SumLossesArgs a
 
 // Long rows get one or more multiprocessors each, which keep them in shared memory; of shorter rows one holds several.
 template <typename T, int N>
-void launch_rows(const CrossEntropyArgs& args, CUstream_st* stream) {
+void launch_rows(const CrossEntropyArgs& args, GpuStream stream) {
   constexpr int64_t kShortRow = 48 << 10;
   if (args.vocabulary / N <= 32 * kWarpWords) {
     launch(short_rows_kernel<T, N>, ceil_div(args.rows, kWarpRows), kWarpThreads, 0, stream, args);
@@ -128,12 +128,12 @@ void launch_rows(const CrossEntropyArgs& args, CUstream_st* stream) {
 
 }  // namespace
 
-void cross_entropy(const CrossEntropyArgs& args, CUstream_st* stream) {
+void cross_entropy(const CrossEntropyArgs& args, GpuStream stream) {
   with_access(args.type, args.logits, args.row_stride, args.vocabulary,
               [&](auto raw, auto element) { launch_rows<decltype(element), count_of(decltype(raw){})>(args, stream); });
 }
 
-void sum_losses(const SumLossesArgs& args, CUstream_st* stream) {
+void sum_losses(const SumLossesArgs& args, GpuStream stream) {
   launch_second(sum_losses_kernel, 1, kSumThreads, stream, args);
 }
 

@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kPieceThreads) gradient_kernel(CrossEntropyGra
 
 }  // namespace
 
-void cross_entropy_statistics(const CrossEntropyShardArgs& args, CUstream_st* stream) {
+void cross_entropy_statistics(const CrossEntropyShardArgs& args, GpuStream stream) {
   with_access(args.type, args.logits, args.row_stride, args.vocabulary, [&](auto raw, auto element) {
     using T = decltype(element);
     constexpr int N = count_of(decltype(raw){});
@@ -68,7 +68,7 @@ void cross_entropy_statistics(const CrossEntropyShardArgs& args, CUstream_st* st
   });
 }
 
-void cross_entropy_gradient(const CrossEntropyGradientArgs& args, CUstream_st* stream) {
+void cross_entropy_gradient(const CrossEntropyGradientArgs& args, GpuStream stream) {
   with_access(args.type, args.logits, args.row_stride, args.vocabulary, [&](auto raw, auto element) {
     constexpr int N = count_of(decltype(raw){});
     launch(gradient_kernel<decltype(element), N>, args.rows * ceil_div(args.vocabulary / N, kPieceThreads),

@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(kThreads) runs_kernel(EmbeddingGradArgs args) 
 }
 
 template <typename T, typename D, int N>
-void launch_both(const EmbeddingGradArgs& args, CUstream_st* stream) {
+void launch_both(const EmbeddingGradArgs& args, GpuStream stream) {
   const int64_t tasks = ceil_div(args.tokens, kWindow) * ceil_div(args.dim, kThreads * N);
   launch(windows_kernel<T, D, N>, tasks, kThreads, 0, stream, args);
   launch_second(runs_kernel<D, N>, tasks, kThreads, stream, args);
@@ -182,7 +182,7 @@ void launch_both(const EmbeddingGradArgs& args, CUstream_st* stream) {
 
 }  // namespace
 
-void embedding_grad(const EmbeddingGradArgs& args, CUstream_st* stream) {
+void embedding_grad(const EmbeddingGradArgs& args, GpuStream stream) {
   const bool vector = args.dim % kWide == 0 && vector_aligned(args.dy, 0, 1) && vector_aligned(args.dtable, 0, 1) &&
                       vector_aligned(args.scratch, 0, 1);
   with_type(args.dy_type, [&](auto dy) {

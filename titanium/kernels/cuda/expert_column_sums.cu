@@ -70,14 +70,14 @@ __global__ void __launch_bounds__(kThreads) sums_kernel(ExpertColumnSumsArgs arg
 }
 
 template <typename T, int N>
-void launch_parts(const ExpertColumnSumsArgs& args, CUstream_st* stream) {
+void launch_parts(const ExpertColumnSumsArgs& args, GpuStream stream) {
   const int64_t tasks = args.num_experts * parts_of(args.num_experts) * ceil_div(args.dim, 32 * N);
   launch(parts_kernel<T, N>, tasks, kThreads, 0, stream, args);
 }
 
 }  // namespace
 
-void expert_column_sums(const ExpertColumnSumsArgs& args, CUstream_st* stream) {
+void expert_column_sums(const ExpertColumnSumsArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     constexpr int kSize = kVectorSize<T>;

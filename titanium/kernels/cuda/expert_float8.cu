@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) groups_kernel(QuantizeGroup
 
 }  // namespace
 
-void quantize_groups(const QuantizeGroupsArgs& args, CUstream_st* stream) {
+void quantize_groups(const QuantizeGroupsArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     launch(groups_kernel<decltype(element)>, args.groups * ceil_div(args.dim, kSize), kThreads, 0, stream, args);
   });

@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads, combine_blocks(kBatch, kSecond)) com
 }
 
 template <typename T, int N>
-void combine(const CombineRowsArgs& args, CUstream_st* stream) {
+void combine(const CombineRowsArgs& args, GpuStream stream) {
   const int64_t blocks = ceil_div(args.tokens * (args.dim / N), kThreads);
   auto* kernel = combine_kernel<T, N, 8, Second::kNothing>;
   if (args.bias != nullptr) {
@@ -114,7 +114,7 @@ bool all_aligned(int64_t dim, std::initializer_list<const void*> arrays) {
 
 }  // namespace
 
-void gather_rows(const GatherRowsArgs& args, CUstream_st* stream) {
+void gather_rows(const GatherRowsArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     constexpr int kSize = kVectorSize<T>;
@@ -125,7 +125,7 @@ void gather_rows(const GatherRowsArgs& args, CUstream_st* stream) {
   });
 }
 
-void combine_rows(const CombineRowsArgs& args, CUstream_st* stream) {
+void combine_rows(const CombineRowsArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     if (all_aligned<T>(args.dim, {args.rows, args.addend, args.y, args.bias, args.more_rows})) {

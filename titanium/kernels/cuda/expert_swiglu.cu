@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kBackwardBlocks) backward_ker
 
 }  // namespace
 
-void expert_swiglu_forward(const ExpertSwigluForwardArgs& args, CUstream_st* stream) {
+void expert_swiglu_forward(const ExpertSwigluForwardArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     constexpr int kSize = kVectorSize<T>;
@@ -77,7 +77,7 @@ void expert_swiglu_forward(const ExpertSwigluForwardArgs& args, CUstream_st* str
   });
 }
 
-void expert_swiglu_backward(const ExpertSwigluBackwardArgs& args, CUstream_st* stream) {
+void expert_swiglu_backward(const ExpertSwigluBackwardArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     constexpr int kSize = kVectorSize<T>;

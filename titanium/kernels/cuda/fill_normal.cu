@@ -25,7 +25,7 @@ __global__ void fill_normal_kernel(FillNormalArgs args) {
 
 }  // namespace
 
-void fill_normal_on_cuda(const FillNormalArgs& args, CUstream_st* stream) {
+void fill_normal_on_gpu(const FillNormalArgs& args, GpuStream stream) {
   constexpr int kThreads = 256;
   constexpr int64_t kMaxBlocks = 132 * 16;
   const int64_t blocks = (args.rows * args.columns + kThreads - 1) / kThreads;

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) columns_kernel(ColumnMaxima
 
 }  // namespace
 
-void absolute_maximum(const AbsoluteMaximumArgs& args, CUstream_st* stream) {
+void absolute_maximum(const AbsoluteMaximumArgs& args, GpuStream stream) {
   AbsoluteMaximumArgs as_rows = args;
   if (args.row_stride == args.dim || args.rows == 1) {  // one long row
     as_rows.dim = args.rows * args.dim;
@@ -84,7 +84,7 @@ void absolute_maximum(const AbsoluteMaximumArgs& args, CUstream_st* stream) {
   });
 }
 
-void column_maxima(const ColumnMaximaArgs& args, CUstream_st* stream) {
+void column_maxima(const ColumnMaximaArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     constexpr int kSize = kVectorSize<T>;

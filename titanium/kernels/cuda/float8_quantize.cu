@@ -23,7 +23,7 @@ struct TensorSource {
 };
 
 template <bool kScaleOfColumn, typename Args>
-void quantize(const Args& args, const Float8Output& out, CUstream_st* stream) {
+void quantize(const Args& args, const Float8Output& out, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     const T* x = static_cast<const T*>(args.x);
@@ -37,9 +37,9 @@ void quantize(const Args& args, const Float8Output& out, CUstream_st* stream) {
 
 }  // namespace
 
-void quantize_tensor(const QuantizeTensorArgs& args, CUstream_st* stream) { quantize<false>(args, args.out, stream); }
+void quantize_tensor(const QuantizeTensorArgs& args, GpuStream stream) { quantize<false>(args, args.out, stream); }
 
-void quantize_columns(const QuantizeColumnsArgs& args, CUstream_st* stream) {
+void quantize_columns(const QuantizeColumnsArgs& args, GpuStream stream) {
   quantize<true>(args, {args.format, true, args.amax, nullptr, args.transposed, args.reciprocals}, stream);
 }
 

@@ -84,7 +84,7 @@ struct SwigluSource {
 
 }  // namespace
 
-void quantize_rms_norm(const QuantizeRmsNormArgs& args, CUstream_st* stream) {
+void quantize_rms_norm(const QuantizeRmsNormArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     const bool wide = tile::allows_wide(args.out, args.rows, args.dim) && vector_aligned(args.x, args.dim, sizeof(T)) &&
@@ -101,7 +101,7 @@ void quantize_rms_norm(const QuantizeRmsNormArgs& args, CUstream_st* stream) {
   });
 }
 
-void quantize_swiglu(const QuantizeSwigluArgs& args, CUstream_st* stream) {
+void quantize_swiglu(const QuantizeSwigluArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     const bool wide = tile::allows_wide(args.out, args.rows, args.dim) &&

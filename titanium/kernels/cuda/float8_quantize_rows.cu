@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kPlainThreads, kPlainBlocks) plain_rows_kernel
 }
 
 template <typename T, Float8Format kFormat, int kGroup, int kHeld>
-void launch_rows(const QuantizeRowsArgs& args, CUstream_st* stream) {
+void launch_rows(const QuantizeRowsArgs& args, GpuStream stream) {
   const bool column_amax = args.column_amax != nullptr;
   const int64_t tasks = ceil_div(args.rows, kThreads / kGroup);
   if (column_amax) {
@@ -120,7 +120,7 @@ void launch_rows(const QuantizeRowsArgs& args, CUstream_st* stream) {
 
 }  // namespace
 
-void quantize_rows(const QuantizeRowsArgs& args, CUstream_st* stream) {
+void quantize_rows(const QuantizeRowsArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     with_format(args.format, [&](auto tag) {
       using T = decltype(element);

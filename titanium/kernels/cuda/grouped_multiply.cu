@@ -5,10 +5,10 @@
 namespace titanium::kernels {
 
 bool has_grouped_multiply() { return false; }
-void grouped_forward(const GroupedForwardArgs& /*args*/, CUstream_st* /*stream*/) {}
-void grouped_swiglu(const GroupedSwigluArgs& /*args*/, CUstream_st* /*stream*/) {}
-void grouped_input_grad(const GroupedInputGradArgs& /*args*/, CUstream_st* /*stream*/) {}
-void grouped_weight_grad(const GroupedWeightGradArgs& /*args*/, CUstream_st* /*stream*/) {}
+void grouped_forward(const GroupedForwardArgs& /*args*/, GpuStream /*stream*/) {}
+void grouped_swiglu(const GroupedSwigluArgs& /*args*/, GpuStream /*stream*/) {}
+void grouped_input_grad(const GroupedInputGradArgs& /*args*/, GpuStream /*stream*/) {}
+void grouped_weight_grad(const GroupedWeightGradArgs& /*args*/, GpuStream /*stream*/) {}
 
 }  // namespace titanium::kernels
 
@@ -401,7 +401,7 @@ KernelArgs common(const ExpertGroups& groups) {
 }
 
 template <Form kForm, typename T = bfloat16>
-void run(const KernelArgs& args, CUstream_st* stream) {
+void run(const KernelArgs& args, GpuStream stream) {
   constexpr ClusterShape kShape{kBlocks, kThreads, kSharedBytes};
   static const int kClusters = resident_clusters(grouped_kernel<kForm, T>, kShape);
   launch_clusters(grouped_kernel<kForm, T>, kShape, kClusters, stream, args);
@@ -419,7 +419,7 @@ bool has_grouped_multiply() {
   return kHas;
 }
 
-void grouped_forward(const GroupedForwardArgs& args, CUstream_st* stream) {
+void grouped_forward(const GroupedForwardArgs& args, GpuStream stream) {
   const ExpertGroups& groups = args.groups;
   KernelArgs kernel = common(groups);
   kernel.rows[0] = boxes_of(args.x, 1, groups.rows, groups.in, Reads::kAlong);
@@ -431,7 +431,7 @@ void grouped_forward(const GroupedForwardArgs& args, CUstream_st* stream) {
   run<Form::kForward>(kernel, stream);
 }
 
-void grouped_swiglu(const GroupedSwigluArgs& args, CUstream_st* stream) {
+void grouped_swiglu(const GroupedSwigluArgs& args, GpuStream stream) {
   const ExpertGroups& groups = args.groups;
   KernelArgs kernel = common(groups);
   kernel.rows[0] = boxes_of(args.x, 1, groups.rows, groups.in, Reads::kAlong);
@@ -446,7 +446,7 @@ void grouped_swiglu(const GroupedSwigluArgs& args, CUstream_st* stream) {
   run<Form::kSwiglu>(kernel, stream);
 }
 
-void grouped_input_grad(const GroupedInputGradArgs& args, CUstream_st* stream) {
+void grouped_input_grad(const GroupedInputGradArgs& args, GpuStream stream) {
   const ExpertGroups& groups = args.groups;
   KernelArgs kernel = common(groups);
   kernel.rows[0] = boxes_of(args.dy, 1, groups.rows, groups.out, Reads::kAlong);
@@ -463,7 +463,7 @@ void grouped_input_grad(const GroupedInputGradArgs& args, CUstream_st* stream) {
   run<Form::kInputGrad>(kernel, stream);
 }
 
-void grouped_weight_grad(const GroupedWeightGradArgs& args, CUstream_st* stream) {
+void grouped_weight_grad(const GroupedWeightGradArgs& args, GpuStream stream) {
   const ExpertGroups& groups = args.groups;
   KernelArgs kernel = common(groups);
   kernel.rows[0] = boxes_of(args.dy, 1, groups.rows, groups.out, Reads::kAcross);

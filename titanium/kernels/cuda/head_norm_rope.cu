@@ -244,7 +244,7 @@ struct BackwardGrid {
 
 }  // namespace
 
-void head_norm_rope_forward(const HeadNormRopeForwardArgs& args, CUstream_st* stream) {
+void head_norm_rope_forward(const HeadNormRopeForwardArgs& args, GpuStream stream) {
   with_lanes(args.type, args.head_dim, [&](auto element, auto lanes) {
     using T = decltype(element);
     constexpr int kRows = HeadCut<T, lanes()>::kGroups * kRowsOfForward;
@@ -254,7 +254,7 @@ void head_norm_rope_forward(const HeadNormRopeForwardArgs& args, CUstream_st* st
   });
 }
 
-void head_norm_rope_backward(const HeadNormRopeBackwardArgs& args, CUstream_st* stream) {
+void head_norm_rope_backward(const HeadNormRopeBackwardArgs& args, GpuStream stream) {
   const BackwardGrid blocks(args);
   with_lanes(args.type, args.head_dim, [&](auto element, auto lanes) {
     using T = decltype(element);

@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) heads_kernel(LatentHeadsArg
 }
 
 template <bool kForward>
-void launch_heads(const LatentHeadsArgs& args, CUstream_st* stream) {
+void launch_heads(const LatentHeadsArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     launch(heads_kernel<decltype(element), kForward>, args.tokens, kThreads, 0, stream, args);
   });
@@ -123,8 +123,8 @@ void launch_heads(const LatentHeadsArgs& args, CUstream_st* stream) {
 
 }  // namespace
 
-void latent_heads_forward(const LatentHeadsArgs& args, CUstream_st* stream) { launch_heads<true>(args, stream); }
+void latent_heads_forward(const LatentHeadsArgs& args, GpuStream stream) { launch_heads<true>(args, stream); }
 
-void latent_heads_backward(const LatentHeadsArgs& args, CUstream_st* stream) { launch_heads<false>(args, stream); }
+void latent_heads_backward(const LatentHeadsArgs& args, GpuStream stream) { launch_heads<false>(args, stream); }
 
 }  // namespace titanium::kernels

@@ -82,7 +82,7 @@ bool aligned(const MergeAttentionArgs& args, const AttentionResult& result, int 
 }
 
 template <typename T, typename P>
-void merge(const MergeAttentionArgs& args, CUstream_st* stream) {
+void merge(const MergeAttentionArgs& args, GpuStream stream) {
   constexpr int kWidth = step_of_widest(sizeof(T) > sizeof(P) ? sizeof(T) : sizeof(P));
   const bool vector = aligned(args, args.whole, kWidth) && aligned(args, args.part, kWidth);
   const int64_t tasks = ceil_div(args.batch * args.queries * args.heads, kAtOnce * kWarps);
@@ -92,7 +92,7 @@ void merge(const MergeAttentionArgs& args, CUstream_st* stream) {
 
 }  // namespace
 
-void merge_attention(const MergeAttentionArgs& args, CUstream_st* stream) {
+void merge_attention(const MergeAttentionArgs& args, GpuStream stream) {
   with_type(args.whole.type, [&](auto whole) {
     with_type(args.part.type, [&](auto part) { merge<decltype(whole), decltype(part)>(args, stream); });
   });

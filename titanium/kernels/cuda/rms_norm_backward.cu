@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(rms::kPlainThreads, rms::kPlainBlocks)
 
 // False if no kernel holds the rows, or the device has no room for them. Sets `blocks`.
 template <typename T>
-bool launch_rows(const RmsNormBackwardArgs& args, int64_t& blocks, CUstream_st* stream) {
+bool launch_rows(const RmsNormBackwardArgs& args, int64_t& blocks, GpuStream stream) {
   bool launched = false;
   rms::with_cut<Cut<16, 1, 256>, Cut<32, 2, 256>, Cut<128, 2, 128>, Cut<256, 2, 256>, Cut<512, 2, 512>,
                 Cut<1024, 2, 1024>>(args.dim / kVectorSize<T>, [&](auto cut) {
@@ -206,7 +206,7 @@ bool launch_rows(const RmsNormBackwardArgs& args, int64_t& blocks, CUstream_st* 
 
 }  // namespace
 
-void rms_norm_backward(const RmsNormBackwardArgs& args, CUstream_st* stream) {
+void rms_norm_backward(const RmsNormBackwardArgs& args, GpuStream stream) {
   int64_t blocks = 0;
   with_type(args.type, [&](auto element) {
     using T = decltype(element);

@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kApplyThreads, kApplyBlocks) apply_kernel(RmsN
 
 }  // namespace
 
-void rms_norm_forward(const RmsNormForwardArgs& args, CUstream_st* stream) {
+void rms_norm_forward(const RmsNormForwardArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     bool vector = args.dim % kVectorSize<T> == 0 && vector_aligned(args.weight, 0, 1);
@@ -115,7 +115,7 @@ void rms_norm_forward(const RmsNormForwardArgs& args, CUstream_st* stream) {
   });
 }
 
-void rms_norm_apply(const RmsNormApplyArgs& args, CUstream_st* stream) {
+void rms_norm_apply(const RmsNormApplyArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     constexpr int kSize = kVectorSize<T>;

@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) plain_rope_kernel(RopeArgs 
 
 }  // namespace
 
-void rope(const RopeArgs& args, CUstream_st* stream) {
+void rope(const RopeArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     const int64_t word_length = args.halves ? args.head_dim / 2 : args.head_dim;

@@ -204,13 +204,13 @@ void with_held(int64_t experts, const Call& call) {
 
 }  // namespace
 
-void route(const RouteArgs& args, CUstream_st* stream) {
+void route(const RouteArgs& args, GpuStream stream) {
   with_held(args.num_experts, [&](auto held) {
     launch(route_kernel<decltype(held)::kValue>, ceil_div(args.tokens, kWarps), kThreads, 0, stream, args);
   });
 }
 
-void route_backward(const RouteBackwardArgs& args, CUstream_st* stream) {
+void route_backward(const RouteBackwardArgs& args, GpuStream stream) {
   with_held(args.num_experts, [&](auto held) {
     launch(backward_kernel<decltype(held)::kValue>, ceil_div(args.tokens, kWarps), kThreads, 0, stream, args);
   });

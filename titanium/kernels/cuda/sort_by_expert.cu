@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kThreads) scatter_kernel(SortByExpertArgs args
 
 }  // namespace
 
-void sort_by_expert(const SortByExpertArgs& args, CUstream_st* stream) {
+void sort_by_expert(const SortByExpertArgs& args, GpuStream stream) {
   const int64_t blocks = cut_of(args.choices).blocks;
   launch(count_kernel, blocks, kThreads, 0, stream, args);
   launch_second(scatter_kernel, blocks, kThreads, stream, args);

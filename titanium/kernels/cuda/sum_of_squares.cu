@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kLastThreads) last_kernel(LastArgs args) {
 
 }  // namespace
 
-void sum_of_squares(const SumOfSquaresArgs& args, CUstream_st* stream) {
+void sum_of_squares(const SumOfSquaresArgs& args, GpuStream stream) {
   const int64_t blocks = resident_blocks(args.chunks, kBlocks);
   launch(partials_kernel, blocks, kThreads, 0, stream, args);
   launch(last_kernel, 1, kLastThreads, 0, stream, LastArgs{args.partials, blocks, args.result});

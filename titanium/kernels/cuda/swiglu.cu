@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks) backward_kernel(Swi
 
 }  // namespace
 
-void swiglu_forward(const SwigluForwardArgs& args, CUstream_st* stream) {
+void swiglu_forward(const SwigluForwardArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     constexpr int kSize = kVectorSize<T>;
@@ -78,7 +78,7 @@ void swiglu_forward(const SwigluForwardArgs& args, CUstream_st* stream) {
   });
 }
 
-void swiglu_backward(const SwigluBackwardArgs& args, CUstream_st* stream) {
+void swiglu_backward(const SwigluBackwardArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {
     using T = decltype(element);
     constexpr int kSize = kVectorSize<T>;

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 
-#define CUstream_st ihipStream_t  // headers of kernels declare it as a struct
 using cudaStream_t = hipStream_t;
 using cudaError_t = hipError_t;
 
@@ -84,6 +83,11 @@ __device__ T __shfl_down_sync(unsigned, T value, unsigned lanes, int width = kLa
 __device__ inline unsigned __ballot_sync(unsigned, int predicate) {
   const uint64_t votes = __ballot(predicate);
   return static_cast<unsigned>(__lane_id() < kLanesOfWarp ? votes : votes >> kLanesOfWarp);
+}
+template <typename T>
+__device__ T __reduce_add_sync(unsigned, T value) {
+  for (int lanes = kLanesOfWarp / 2; lanes > 0; lanes /= 2) value += __shfl_xor(value, lanes, kLanesOfWarp);
+  return value;
 }
 template <typename T>
 __device__ T __reduce_max_sync(unsigned, T value) {

@@ -9,7 +9,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium::ops {
 namespace {
@@ -133,7 +133,7 @@ class Choices {
 
   AttentionLibrary make(int device, AttentionCase asked) {
     made_.push_back({device, asked, AttentionLibrary::kDefinition});
-    asked.compute_capability = cuda_device_properties(device).compute_capability;
+    asked.compute_capability = gpu_device_properties(device).compute_capability;
     asked.cudnn_version = at::globalContext().hasCuDNN() ? at::globalContext().versionRuntimeCuDNN() : 0;
     asked.avoid_cudnn = avoids_cudnn();
     const AttentionChoice choice = choose_attention(asked);

@@ -10,7 +10,7 @@
 #include "titanium/base/error.h"
 #include "titanium/ops/attention/sinks.h"
 #include "titanium/ops/copy_tensors.h"
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/tensor/trace_scope.h"
 

@@ -4,7 +4,7 @@
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/sigmoid.h>
 
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 
 namespace titanium::ops {

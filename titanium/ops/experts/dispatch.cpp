@@ -8,7 +8,7 @@
 #include <ATen/ops/sort.h>
 #include <ATen/ops/zeros.h>
 
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 
 namespace titanium::ops {

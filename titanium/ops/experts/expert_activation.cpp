@@ -5,8 +5,8 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/stack.h>
 
-#include "titanium/ops/cuda_kernels.h"
 #include "titanium/ops/experts/grouped_linear.h"
+#include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/ops/swiglu.h"
 

@@ -6,8 +6,8 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
-#include "titanium/ops/cuda_kernels.h"
 #include "titanium/ops/experts/grouped_linear.h"
+#include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/ops/linear/quantize.h"
 

@@ -8,8 +8,8 @@
 #include <c10/core/GradMode.h>
 
 #include "titanium/base/error.h"
-#include "titanium/ops/cuda_kernels.h"
 #include "titanium/ops/experts/grouped_float8.h"
+#include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/ops/linear/multiply.h"
 

@@ -11,7 +11,7 @@
 
 #include <limits>
 
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 
 namespace titanium::ops {

@@ -1,5 +1,5 @@
 // Matrix products of the GPU's library, by the algorithm that is known to be the fastest: Note [Choice of algorithms].
-// cuda/ has them; no_cuda/ says that there are none.
+// cuda/ has them; no_gpu/ says that there are none.
 #pragma once
 
 #include "titanium/ops/linear/gemm_choices.h"

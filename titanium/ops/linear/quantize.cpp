@@ -5,7 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "titanium/base/error.h"
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
 
 namespace titanium::ops {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "titanium/base/log.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 namespace titanium::train {
 namespace {
@@ -34,7 +34,7 @@ int gpu_index(Device device) { return device.has_index() ? device.index() : 0; }
 
 MemoryMonitor::MemoryMonitor(Device device) : device_(device) {
   if (device.is_cuda()) {
-    const CudaDeviceProperties properties = cuda_device_properties(gpu_index(device));
+    const GpuDeviceProperties properties = gpu_device_properties(gpu_index(device));
     device_name_ = properties.name;
     capacity_ = properties.total_memory;
   } else {
@@ -61,7 +61,7 @@ MemoryPeak MemoryMonitor::peak() const {
     const int64_t resident = peak_resident_bytes();
     return in_gib(resident, resident);
   }
-  const CudaMemory memory = cuda_memory(gpu_index(device_));
+  const GpuMemory memory = gpu_memory(gpu_index(device_));
   MemoryPeak peak = in_gib(memory.max_active, memory.max_reserved);
   peak.alloc_retries = memory.alloc_retries;
   peak.ooms = memory.ooms;
@@ -72,7 +72,7 @@ MemoryPeak MemoryMonitor::peak() const {
 
 void MemoryMonitor::reset() {
   if (device_.is_cuda()) {
-    reset_peak_cuda_memory(gpu_index(device_));
+    reset_peak_gpu_memory(gpu_index(device_));
   } else {
     std::ofstream("/proc/self/clear_refs") << "5";
   }

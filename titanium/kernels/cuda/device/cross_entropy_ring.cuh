@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kRingThreads, 1) ring_rows_kernel(const __grid
 
 // False if the rows do not fit, or the device has no clusters or too little shared memory.
 template <int kCluster, typename T, int N>
-bool launch_ring(const CrossEntropyArgs& args, CUstream_st* stream) {
+bool launch_ring(const CrossEntropyArgs& args, GpuStream stream) {
   const int64_t words = ceil_div(args.vocabulary / N, int64_t{kRingThreads} * kCluster);
   if (words > kRingWords) return false;
   constexpr ClusterShape kShape{kCluster, kRingThreads, Ring<kRingThreads>::bytes(kRingSlots)};

@@ -209,7 +209,7 @@ inline bool allows_wide(const Float8Output& out, int64_t rows, int64_t dim) {
 
 // At least one block, because the reciprocal is written even if nothing is quantised.
 template <bool kScaleOfColumn = false, typename Source>
-void launch_tiles(const Source& source, const Float8Output& out, int64_t rows, int64_t dim, CUstream_st* stream) {
+void launch_tiles(const Source& source, const Float8Output& out, int64_t rows, int64_t dim, GpuStream stream) {
   const int64_t tiles = ceil_div(rows, kSize) * ceil_div(dim, kSize);
   with_format(out.format, [&](auto tag) {
     launch(quantize_kernel<Source, decltype(tag)::kFormat, kScaleOfColumn>, tiles > 0 ? tiles : 1, kThreads, 0, stream,

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "titanium/kernels/gpu_stream.h"
+
 namespace titanium::kernels {
 
 // Multiprocessors of the first device that asks; all devices of a process are of one kind.
@@ -46,7 +48,7 @@ inline int64_t resident_blocks(int64_t tasks, int per_multiprocessor) {
 
 // Errors of the launch stay with the CUDA runtime (cudaGetLastError), where the caller's check finds them.
 template <typename Args>
-void launch(void (*kernel)(Args), int64_t blocks, int threads, size_t shared_bytes, CUstream_st* stream,
+void launch(void (*kernel)(Args), int64_t blocks, int threads, size_t shared_bytes, GpuStream stream,
             const Args& args) {
   constexpr size_t kSharedWithoutAsking = 32 << 10;  // of 48 KiB that a kernel has, with its fixed arrays
   if (blocks <= 0) return;
@@ -60,7 +62,7 @@ void launch(void (*kernel)(Args), int64_t blocks, int threads, size_t shared_byt
 // waits on the device for its end: every thread calls `wait_for_first_kernel` before it reads what the first has
 // written, and before it returns.
 template <typename Args>
-void launch_second(void (*kernel)(Args), int64_t blocks, int threads, CUstream_st* stream, const Args& args) {
+void launch_second(void (*kernel)(Args), int64_t blocks, int threads, GpuStream stream, const Args& args) {
   if (blocks <= 0) return;
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -92,7 +94,7 @@ struct ClusterShape {
 };
 
 template <typename Call>
-void with_clusters(ClusterShape shape, int64_t clusters, CUstream_st* stream, const Call& call) {
+void with_clusters(ClusterShape shape, int64_t clusters, GpuStream stream, const Call& call) {
   cudaLaunchAttribute dimension{};
   dimension.id = cudaLaunchAttributeClusterDimension;
   dimension.val.clusterDim.x = static_cast<unsigned>(shape.blocks);
@@ -122,8 +124,7 @@ int resident_clusters(void (*kernel)(Args), ClusterShape shape) {
 
 // No more than resident_clusters has said are possible.
 template <typename Args>
-void launch_clusters(void (*kernel)(Args), ClusterShape shape, int64_t clusters, CUstream_st* stream,
-                     const Args& args) {
+void launch_clusters(void (*kernel)(Args), ClusterShape shape, int64_t clusters, GpuStream stream, const Args& args) {
   if (clusters <= 0) return;
   with_clusters(shape, clusters, stream,
                 [&](const cudaLaunchConfig_t& config) { cudaLaunchKernelEx(&config, kernel, args); });

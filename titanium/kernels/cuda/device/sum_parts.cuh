@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kSumLanes* kSumRows) sum_parts_kernel(SumParts
 }
 
 template <int kSums>
-void launch_sum_of_parts(const SumPartsArgs<kSums>& args, CUstream_st* stream) {
+void launch_sum_of_parts(const SumPartsArgs<kSums>& args, GpuStream stream) {
   launch_second(sum_parts_kernel<kSums>, kSums * ceil_div(args.dim, kSumLanes), kSumLanes * kSumRows, stream, args);
 }
 

@@ -1,4 +1,4 @@
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
@@ -7,7 +7,7 @@ namespace titanium::ops {
 namespace {
 
 template <typename Args>
-void launch(void (*launcher)(const Args&, CUstream_st*), const Args& args) {
+void launch(void (*launcher)(const Args&, kernels::GpuStream), const Args& args) {
   launcher(args, c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
@@ -28,7 +28,7 @@ void launch(const kernels::EmbeddingGradArgs& args) { launch(kernels::embedding_
 void launch(const kernels::ExpertColumnSumsArgs& args) { launch(kernels::expert_column_sums, args); }
 void launch(const kernels::ExpertSwigluBackwardArgs& args) { launch(kernels::expert_swiglu_backward, args); }
 void launch(const kernels::ExpertSwigluForwardArgs& args) { launch(kernels::expert_swiglu_forward, args); }
-void launch(const kernels::FillNormalArgs& args) { launch(kernels::fill_normal_on_cuda, args); }
+void launch(const kernels::FillNormalArgs& args) { launch(kernels::fill_normal_on_gpu, args); }
 void launch(const kernels::GatherRowsArgs& args) { launch(kernels::gather_rows, args); }
 void launch(const kernels::GroupedForwardArgs& args) { launch(kernels::grouped_forward, args); }
 void launch(const kernels::GroupedInputGradArgs& args) { launch(kernels::grouped_input_grad, args); }

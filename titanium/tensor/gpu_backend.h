@@ -1,4 +1,5 @@
-// What differs between a build with CUDA and one without; cuda/ and no_cuda/ hold one implementation each.
+// The neutral door to the GPU: what differs between back ends. Each is a folder with one implementation, of which the
+// build takes one: cuda/, or no_gpu/ where there is none.
 #pragma once
 
 #include <cstdint>
@@ -7,49 +8,49 @@
 namespace titanium {
 
 // "CUDA 13.0, NCCL 2.28.9" or "no CUDA".
-std::string cuda_versions();
+std::string gpu_versions();
 
 // GPUs that this process can use; 0 without a driver and in a build without CUDA.
-int cuda_device_count();
+int gpu_device_count();
 
-// What the driver says about GPU `index`. Only to be called when cuda_device_count() > index.
-struct CudaDeviceProperties {
+// What the driver says about GPU `index`. Only to be called when gpu_device_count() > index.
+struct GpuDeviceProperties {
   std::string name;
   int64_t total_memory = 0;
   int compute_capability = 0;   // 90 for 9.0
   std::string pci_bus_id = {};  // "00000000:1B:00.0", by which the driver's own tools know it
 };
-CudaDeviceProperties cuda_device_properties(int index);
+GpuDeviceProperties gpu_device_properties(int index);
 
-// Whether GPU `from` can read and write GPU `to` without the host. Both are below cuda_device_count().
-bool cuda_peer_access(int from, int to);
+// Whether GPU `from` can read and write GPU `to` without the host. Both are below gpu_device_count().
+bool gpu_peer_access(int from, int to);
 
 // Sets up libtorch's allocator before its first use: segments that grow, so that freed memory of other sizes can be
 // used again. PYTORCH_ALLOC_CONF in the environment has the last word.
-void choose_cuda_allocator();
+void choose_gpu_allocator();
 
 // The caching allocator's counters since the last reset, in bytes.
-struct CudaMemory {
+struct GpuMemory {
   int64_t max_active = 0;
   int64_t max_reserved = 0;
   int64_t active = 0;
   int64_t alloc_retries = 0;
   int64_t ooms = 0;
 };
-CudaMemory cuda_memory(int index);
-void reset_peak_cuda_memory(int index);
+GpuMemory gpu_memory(int index);
+void reset_peak_gpu_memory(int index);
 
 // Waits for everything queued on the current device.
-void synchronize_cuda();
+void synchronize_gpu();
 
 // While one lives, an operation that makes the host wait for the device throws. Not for what CUDA itself hides, such as
 // a pageable copy; for tests.
-class ForbidCudaWaits {
+class ForbidGpuWaits {
  public:
-  ForbidCudaWaits();
-  ~ForbidCudaWaits();
-  ForbidCudaWaits(const ForbidCudaWaits&) = delete;
-  ForbidCudaWaits& operator=(const ForbidCudaWaits&) = delete;
+  ForbidGpuWaits();
+  ~ForbidGpuWaits();
+  ForbidGpuWaits(const ForbidGpuWaits&) = delete;
+  ForbidGpuWaits& operator=(const ForbidGpuWaits&) = delete;
 };
 
 }  // namespace titanium

@@ -1,4 +1,4 @@
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 
 #include "titanium/base/error.h"
 

@@ -1,15 +1,15 @@
-#include "titanium/tensor/cuda_memory_history.h"
+#include "titanium/tensor/gpu_memory_history.h"
 
 #include <torch/csrc/cuda/memory_snapshot.h>
 
 namespace titanium {
 
-void record_cuda_memory_history(int64_t entries) {
+void record_gpu_memory_history(int64_t entries) {
   std::optional<std::string> enabled, context;
   if (entries > 0) enabled = context = "all";
   torch::cuda::_record_memory_history(enabled, context, /*stacks=*/"python", static_cast<size_t>(entries));
 }
 
-std::string cuda_memory_snapshot() { return torch::cuda::_memory_snapshot_pickled(); }
+std::string gpu_memory_snapshot() { return torch::cuda::_memory_snapshot_pickled(); }
 
 }  // namespace titanium

@@ -1,5 +1,5 @@
-// Our kernels on the current CUDA stream, one for each struct of arguments; cuda/ calls them, no_cuda/ says that there
-// are none.
+// Our kernels on the current stream of the GPU, one for each struct of arguments; a back end calls them, no_gpu/ says
+// that there are none.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 
 #include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -26,15 +26,15 @@ std::string nccl_version() {
 
 }  // namespace
 
-std::string cuda_versions() {
+std::string gpu_versions() {
   int runtime = 0;
   ::cudaRuntimeGetVersion(&runtime);
   return fmt::format("CUDA {}, {}", version_text(runtime), nccl_version());
 }
 
-int cuda_device_count() { return c10::cuda::device_count(); }
+int gpu_device_count() { return c10::cuda::device_count(); }
 
-CudaDeviceProperties cuda_device_properties(int index) {
+GpuDeviceProperties gpu_device_properties(int index) {
   cudaDeviceProp properties;
   const cudaError_t status = ::cudaGetDeviceProperties(&properties, index);
   TI_CHECK(status == cudaSuccess, "GPU {} does not answer: {}.", index, ::cudaGetErrorString(status));
@@ -46,21 +46,21 @@ CudaDeviceProperties cuda_device_properties(int index) {
           .pci_bus_id = bus_id};
 }
 
-bool cuda_peer_access(int from, int to) {
+bool gpu_peer_access(int from, int to) {
   int can = 0;
   return ::cudaDeviceCanAccessPeer(&can, from, to) == cudaSuccess && can != 0;
 }
 
-void choose_cuda_allocator() {
+void choose_gpu_allocator() {
   for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
     if (std::getenv(name) != nullptr) return;
   }
   c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
 }
 
-CudaMemory cuda_memory(int index) {
+GpuMemory gpu_memory(int index) {
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
-  CudaMemory memory;
+  GpuMemory memory;
   memory.max_active = stats.active_bytes[0].peak;
   memory.max_reserved = stats.reserved_bytes[0].peak;
   memory.active = stats.active_bytes[0].current;
@@ -69,17 +69,15 @@ CudaMemory cuda_memory(int index) {
   return memory;
 }
 
-void reset_peak_cuda_memory(int index) {
+void reset_peak_gpu_memory(int index) {
   c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(index));
 }
 
-void synchronize_cuda() { c10::cuda::device_synchronize(); }
+void synchronize_gpu() { c10::cuda::device_synchronize(); }
 
-ForbidCudaWaits::ForbidCudaWaits() {
-  c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_ERROR);
-}
+ForbidGpuWaits::ForbidGpuWaits() { c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_ERROR); }
 
-ForbidCudaWaits::~ForbidCudaWaits() {
+ForbidGpuWaits::~ForbidGpuWaits() {
   c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_DISABLED);
 }
 

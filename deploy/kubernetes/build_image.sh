@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Builds the image with buildah, without root and without a daemon, and trains two steps of the debug model in it on the CPU.
+#
+#   deploy/kubernetes/build_image.sh [BUILD]
+#
+# With a build folder only the last stage is built, of what collect_image.sh takes from that folder; without one both stages are, which takes as long as a
+# set-up and a release build. Needs Debian's buildah and uidmap, and a user with ranges in /etc/subuid and /etc/subgid.
+#
+#   TAG          name of the image (default: titanium)
+#   BASE         a tar of a Debian 12 root (debootstrap --variant=minbase bookworm) to take for debian:12 and debian:12-slim where no registry can be reached
+#   TRY          empty: the image is built and not tried (default: 1)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+export BUILDAH_ISOLATION=${BUILDAH_ISOLATION:-chroot} # needs no runtime
+tag=${TAG:-titanium}
+recipe=deploy/kubernetes/Dockerfile
+scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/titanium_image.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+
+if [ -n "${BASE:-}" ]; then
+  container=$(buildah from scratch)
+  buildah add --quiet "$container" "$BASE" / >/dev/null
+  for name in debian:12 debian:12-slim; do buildah commit --quiet "$container" "docker.io/library/$name" >/dev/null; done
+  buildah rm "$container" >/dev/null
+fi
+
+if [ -n "${1:-}" ]; then
+  deploy/kubernetes/collect_image.sh "$scratch/build/image" "$1"
+  sed -n '/^FROM debian:12-slim/,$p' "$recipe" >"$scratch/Dockerfile"
+  buildah bud --pull-never --build-context "build=$scratch/build" -f "$scratch/Dockerfile" -t "$tag" "$scratch"
+else
+  buildah bud ${BASE:+--pull-never} -f "$recipe" --ignorefile "$recipe.dockerignore" -t "$tag" .
+fi
+
+[ -n "${TRY-1}" ] || exit 0
+container=$(buildah from --pull-never "$tag")
+trap 'buildah rm "$container" >/dev/null; rm -rf "$scratch"' EXIT
+for program in python3 gcc g++ cc nvcc; do
+  if buildah run "$container" -- sh -c "command -v $program" >/dev/null; then echo "the image has $program"; exit 1; fi
+done
+[ "$(buildah run "$container" -- id -u)" = 1000 ] || { echo "the image does not run as user 1000"; exit 1; }
+buildah run --env OMP_NUM_THREADS=1 "$container" -- ./run_train.sh --job.dump_folder=/tmp/outputs --training.steps 2 --training.seq_len 64 --training.local_batch_size 1
+buildah run "$container" -- /app/titanium --version
+echo "The image works: $(buildah images --format '{{.Size}}' "$tag")"
