@@ -3,8 +3,8 @@
 #
 #   deploy/kubernetes/build_image.sh [BUILD]
 #
-# With a build folder only the last stage is built, of what collect_image.sh takes from that folder; without one both stages are, which takes as long as a
-# set-up and a release build. Needs Debian's buildah and uidmap, and a user with ranges in /etc/subuid and /etc/subgid.
+# With a build folder only the last stage is built, of what collect_image.sh takes from that folder, or has taken into a folder called `image`; without one
+# both stages are, which takes as long as a set-up and a release build. Needs Debian's buildah and uidmap, and a user with ranges in /etc/subuid and /etc/subgid.
 #
 #   TAG          name of the image (default: titanium)
 #   BASE         a tar of a Debian 12 root (debootstrap --variant=minbase bookworm) to take for debian:12 and debian:12-slim where no registry can be reached
@@ -25,9 +25,13 @@ if [ -n "${BASE:-}" ]; then
 fi
 
 if [ -n "${1:-}" ]; then
-  deploy/kubernetes/collect_image.sh "$scratch/build/image" "$1"
+  files=$1
+  if [ ! -x "$files/app/titanium" ]; then
+    files=$scratch/image
+    deploy/kubernetes/collect_image.sh "$files" "$1"
+  fi
   sed -n '/^FROM debian:12-slim/,$p' "$recipe" >"$scratch/Dockerfile"
-  buildah bud --pull-never --build-context "build=$scratch/build" -f "$scratch/Dockerfile" -t "$tag" "$scratch"
+  buildah bud --pull-never --build-context "build=$(dirname "$files")" -f "$scratch/Dockerfile" -t "$tag" "$scratch"
 else
   buildah bud ${BASE:+--pull-never} -f "$recipe" --ignorefile "$recipe.dockerignore" -t "$tag" .
 fi
