@@ -87,7 +87,7 @@ class ObjectStores(s3_case.S3Case):
             ("s3://corpus/texts", dict(key=""), "s3://corpus/texts: access is denied without credentials. Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."),
             ("s3://nowhere/texts", {}, "s3://nowhere/texts: there is no bucket nowhere. Check its name and the region."),
             ("s3://corpus/empty", {}, "Data path s3://corpus/empty has no data files."),
-            ("gs://corpus/texts", {}, "gs://corpus/texts: addresses of gs:// are not supported. Supported are https://, http://, s3:// and hf://, and mounted folders."),
+            ("ftp://corpus/texts", {}, "ftp://corpus/texts: addresses of ftp:// are not supported. Supported are https://, http://, s3://, gs:// and hf://, and mounted folders."),
         ):
             with self.subTest(sentence):
                 self.assertIn(sentence, self.read(path, code=1, **options))

@@ -42,7 +42,8 @@ class S3Case(unittest.TestCase):
         cls.folder.cleanup()
 
     def setUp(self):
-        self.proxy.faults, self.proxy.down = [], False
+        self.proxy.faults, self.proxy.write_faults, self.proxy.down = [], [], False
+        self.proxy.on_write = lambda method, path: None
         self.proxy.requests.clear()
         self.home = pathlib.Path(tempfile.mkdtemp(dir=self.folder.name))
 

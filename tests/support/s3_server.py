@@ -60,7 +60,7 @@ class S3Server:
         config.write_text(json.dumps({"identities": identities}))
         (self.folder / "data").mkdir()
         ports = {name: free_port() for name in ("master.port", "volume.port", "filer.port", "master.port.grpc", "volume.port.grpc", "filer.port.grpc", "s3.port.grpc")}
-        command = [weed(), "-logtostderr=true", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={self.folder / 'data'}", "-s3", f"-s3.port={self.port}", f"-s3.config={config}", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.preStopSeconds=0", "-master.volumeSizeLimitMB=64", "-volume.max=20"]
+        command = [weed(), "-logtostderr=true", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={self.folder / 'data'}", "-s3", f"-s3.port={self.port}", f"-s3.config={config}", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.preStopSeconds=0", "-master.volumeSizeLimitMB=64", "-volume.max=60"]
         command += [f"-{name}={port}" for name, port in ports.items()]
         self.log = open(self.folder / "weed.log", "wb")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, cwd=self.folder)
@@ -98,11 +98,13 @@ class S3Server:
 
 class FaultyProxy:
     """Passes requests on to `target` (host:port). `faults` is a list that each GET takes one from: None, 503, "reset", "short", "stall",
-    "less" (a whole answer of fewer bytes than asked for) or "wrong range". While `down` is set, connections are closed at once."""
+    "less" (a whole answer of fewer bytes than asked for) or "wrong range"; `write_faults` is the same for PUT, POST and DELETE: None, 503, "reset"
+    or "lost" (it is done, and the answer does not come). While `down` is set, connections are closed at once. `on_write` gets each of these requests."""
 
     def __init__(self, target):
         proxy = self
-        self.target, self.faults, self.down, self.requests = target, [], False, []
+        self.target, self.faults, self.write_faults, self.down, self.requests = target, [], [], False, []
+        self.on_write = lambda method, path: None
         self.lock = threading.Lock()
         self.released = threading.Event()  # ends answers that stall
 
@@ -114,6 +116,35 @@ class FaultyProxy:
 
             def do_HEAD(self):
                 self.do_GET()
+
+            def do_PUT(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                with proxy.lock:
+                    proxy.requests.append((self.command, self.path, None))
+                    fault = proxy.write_faults.pop(0) if proxy.write_faults else None
+                proxy.on_write(self.command, self.path)
+                if proxy.down or fault == "reset":
+                    self.close_connection = True
+                    return
+                status, headers, answer = 503, [], b""
+                if fault != 503:
+                    connection = http.client.HTTPConnection(*proxy.target.split(":"), timeout=30)
+                    connection.request(self.command, self.path, body, headers=dict(self.headers))
+                    response = connection.getresponse()
+                    status, headers, answer = response.status, response.getheaders(), response.read()
+                    connection.close()
+                if fault == "lost":
+                    self.close_connection = True
+                    return
+                self.send_response(status)
+                for name, value in headers:
+                    if name.lower() in ("etag", "content-type"):
+                        self.send_header(name, value)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            do_POST = do_DELETE = do_PUT
 
             def do_GET(self):
                 with proxy.lock:

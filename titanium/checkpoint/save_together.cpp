@@ -44,20 +44,12 @@ void on_first_rank(comm::Group& group, const std::function<void()>& function) {
   throw_if_failed(parse(comm::broadcast_text(group, format(outcome))));
 }
 
-void make_empty_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::remove_all(folder, error);
-  if (!error) fs::create_directories(folder, error);
-  TI_CHECK(!error, "{} cannot be made: {}. Check permissions, free space and checkpoint.folder.", folder.string(),
-           error.message());
-}
-
 }  // namespace
 
 void save_together(comm::Group& group, const fs::path& root, int64_t step, const SaveWork& work) {
-  const fs::path folder = unfinished_folder(root, step);
+  const fs::path folder = writing_folder(root, step);
   on_first_rank(group, [&] {
-    make_empty_folder(folder);
+    begin_step(root, step);
     if (work.prepare) work.prepare(folder);
   });
   const Outcome own = attempt([&] { return work.write(folder); });
@@ -73,8 +65,7 @@ void save_together(comm::Group& group, const fs::path& root, int64_t step, const
       work.complete(folder, parts);
       publish_step(root, step);
     } catch (...) {
-      std::error_code ignored;
-      fs::remove_all(folder, ignored);
+      abandon_step(root, step);
       throw;
     }
   });

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -10,6 +11,8 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/checkpoint/io/temporary_file.h"
+#include "titanium/checkpoint/step_objects.h"
+#include "titanium/remote/url.h"
 
 namespace titanium::checkpoint {
 namespace {
@@ -26,11 +29,16 @@ std::optional<int64_t> number_after(std::string_view prefix, const std::string& 
   return error == std::errc() && end == name.data() + name.size() ? std::optional(number) : std::nullopt;
 }
 
+constexpr std::array<std::string_view, 3> kMarkers = {".metadata", "model.safetensors.index.json", "model.safetensors"};
+
+fs::path unfinished_folder(const fs::path& root, int64_t step) { return root / fmt::format("{}{}", kUnfinished, step); }
+
+bool is_address(const fs::path& root) { return remote::is_url(root.string()); }
+
 bool is_whole(const fs::path& folder) {
   std::error_code ignored;
-  return std::ranges::any_of(
-      std::initializer_list<const char*>{".metadata", "model.safetensors.index.json", "model.safetensors"},
-      [&](const char* file) { return fs::is_regular_file(folder / file, ignored); });
+  return std::ranges::any_of(kMarkers,
+                             [&](std::string_view file) { return fs::is_regular_file(folder / file, ignored); });
 }
 
 // The children of the folder; none when it cannot be read.
@@ -51,6 +59,15 @@ bool remove_or_warn(const fs::path& path) {
   return !error;
 }
 
+void remove_old_objects(const fs::path& root, int64_t step) {
+  try {
+    remove_step_objects(step_folder(root, step));
+    log_info("Removed the old checkpoint of step {}", step);
+  } catch (const Error& error) {
+    log_warning("Cannot remove {}: {}", step_folder(root, step).string(), error.what());
+  }
+}
+
 // Two names change places in one step where the file system can do that. Otherwise the old checkpoint goes first: for a
 // moment there is none of this step, but those of other steps are there.
 void exchange(const fs::path& fresh, const fs::path& place) {
@@ -63,21 +80,73 @@ void exchange(const fs::path& fresh, const fs::path& place) {
 
 }  // namespace
 
+std::optional<int64_t> step_of_name(const std::string& name) { return number_after(kStep, name); }
+
+bool is_marker(const std::string& name) { return std::ranges::find(kMarkers, name) != kMarkers.end(); }
+
 fs::path step_folder(const fs::path& root, int64_t step) { return root / fmt::format("{}{}", kStep, step); }
 
-fs::path unfinished_folder(const fs::path& root, int64_t step) { return root / fmt::format("{}{}", kUnfinished, step); }
-
-std::vector<int64_t> saved_steps(const fs::path& root) {
-  std::vector<int64_t> steps;
-  for (const fs::path& path : children(root)) {
-    const auto step = number_after(kStep, path.filename().string());
-    if (step && is_whole(path)) steps.push_back(*step);
+std::vector<ListedStep> list_steps(const fs::path& root) {
+  std::vector<ListedStep> steps;
+  if (is_address(root)) {
+    for (const StepObjects& step : list_step_objects(root))
+      steps.push_back({step.step, step.whole, static_cast<int64_t>(step.addresses.size()), step.bytes});
+    return steps;
   }
-  std::ranges::sort(steps);
+  for (const fs::path& path : children(root)) {
+    const auto number = step_of_name(path.filename().string());
+    if (!number) continue;
+    ListedStep step{.step = *number, .whole = is_whole(path)};
+    for (const fs::path& file : children(path)) {
+      std::error_code error;
+      const auto bytes = fs::file_size(file, error);
+      if (error) continue;
+      ++step.files;
+      step.bytes += static_cast<int64_t>(bytes);
+    }
+    steps.push_back(step);
+  }
+  std::ranges::sort(steps, {}, &ListedStep::step);
   return steps;
 }
 
+std::vector<int64_t> saved_steps(const fs::path& root) {
+  std::vector<int64_t> steps;
+  for (const ListedStep& step : list_steps(root)) {
+    if (step.whole) steps.push_back(step.step);
+  }
+  return steps;
+}
+
+fs::path writing_folder(const fs::path& root, int64_t step) {
+  return is_address(root) ? step_folder(root, step) : unfinished_folder(root, step);
+}
+
+void begin_step(const fs::path& root, int64_t step) {
+  const fs::path folder = writing_folder(root, step);
+  if (is_address(root)) return remove_step_objects(folder);
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (!error) fs::create_directories(folder, error);
+  TI_CHECK(!error, "{} cannot be made: {}. Check permissions, free space and checkpoint.folder.", folder.string(),
+           error.message());
+}
+
+void abandon_step(const fs::path& root, int64_t step) {
+  if (!is_address(root)) {
+    remove_or_warn(unfinished_folder(root, step));
+    return;
+  }
+  try {
+    remove_step_objects(step_folder(root, step));
+  } catch (const Error& error) {
+    log_warning("Cannot remove what is there of {}: {} The next start does.", step_folder(root, step).string(),
+                error.what());
+  }
+}
+
 void remove_unfinished(const fs::path& root) {
+  if (is_address(root)) return remove_unfinished_objects(root);
   for (const fs::path& path : children(root)) {
     const std::string name = path.filename().string();
     if (name.starts_with(kUnfinished) && remove_or_warn(path)) {
@@ -89,6 +158,7 @@ void remove_unfinished(const fs::path& root) {
 }
 
 void publish_step(const fs::path& root, int64_t step) {
+  if (is_address(root)) return;  // its last object has made it whole
   const fs::path fresh = unfinished_folder(root, step), place = step_folder(root, step);
   try {
     sync_folder(fresh);
@@ -109,6 +179,10 @@ void remove_old_steps(const fs::path& root, int64_t keep) {
   std::vector<int64_t> steps = saved_steps(root);
   const auto surplus = static_cast<int64_t>(steps.size()) - keep;
   for (int64_t i = 0; i < surplus; ++i) {
+    if (is_address(root)) {
+      remove_old_objects(root, steps[static_cast<size_t>(i)]);
+      continue;
+    }
     const fs::path aside = unfinished_folder(root, steps[static_cast<size_t>(i)]);
     std::error_code error;
     fs::rename(step_folder(root, steps[static_cast<size_t>(i)]), aside, error);

@@ -10,7 +10,10 @@
 #include "titanium/base/nearest_name.h"
 #include "titanium/base/printable.h"
 #include "titanium/checkpoint/boxes.h"
+#include "titanium/checkpoint/sidecar.h"
 #include "titanium/checkpoint/torch_file/dtype.h"
+#include "titanium/remote/local_copy.h"
+#include "titanium/remote/url.h"
 
 namespace titanium::checkpoint {
 namespace {
@@ -42,6 +45,10 @@ std::string hint_of(const fs::path& folder) {
 }  // namespace
 
 std::unique_ptr<WeightsSource> open_weights(const fs::path& path) {
+  if (remote::is_url(path.string())) {  // what we wrote is read where it is, all else is fetched
+    const bool ours = remote::exists((path / ".metadata").string()) && remote::exists((path / kSidecarFile).string());
+    return ours ? open_dcp(path) : open_weights(remote::local_copy(path.string()));
+  }
   if (!fs::exists(path)) throw UsageError(fmt::format("{} does not exist. Name {}.", path.string(), kKinds));
   if (!fs::is_directory(path)) return is_zip(path) ? open_torch_file(path) : open_safetensors(path);
   if (fs::exists(path / ".metadata")) return open_dcp(path);

@@ -4,11 +4,23 @@
 #include <cstdio>
 
 #include "titanium/base/error.h"
+#include "titanium/base/thousands.h"
+#include "titanium/checkpoint/step_folders.h"
 #include "titanium/checkpoint/weights_source.h"
 #include "titanium/cli/arguments.h"
 
 namespace titanium::cli {
 namespace {
+
+int list(const std::string& root) {
+  const std::vector<checkpoint::ListedStep> steps = checkpoint::list_steps(root);
+  if (steps.empty()) throw UsageError(fmt::format("{} has no checkpoints: no folders step-<N>. Check the path.", root));
+  for (const auto& step : steps) {
+    fmt::print("{}: {} files, {} bytes{}\n", checkpoint::step_folder(root, step.step).string(), step.files,
+               with_thousands_separators(step.bytes), step.whole ? "" : ", not whole: it is never loaded");
+  }
+  return 0;
+}
 
 int verify(const std::string& path) {
   checkpoint::WeightsSource::Verification found;
@@ -30,7 +42,7 @@ int verify(const std::string& path) {
 }  // namespace
 
 int run_checkpoint(Arguments args) {
-  CLI::App app("Checks checkpoints.", "checkpoint");
+  CLI::App app("Lists and checks checkpoints.", "checkpoint");
   app.require_subcommand(1);
   CLI::App& command = *app.add_subcommand("verify",
                                           "Reads a checkpoint of any format and compares it with the checksums that it "
@@ -40,8 +52,10 @@ int run_checkpoint(Arguments args) {
                                           "and ends with exit code 1 if there is any.");
   std::string path;
   command.add_option("DIR", path, "Checkpoint")->required();
+  CLI::App& listing = *app.add_subcommand("list", "Lists the steps that a run has saved, with files and bytes.");
+  listing.add_option("DIR", path, "Folder of the checkpoints of a run")->required();
   if (!parse_arguments(app, args)) return 0;
-  return verify(path);
+  return listing.parsed() ? list(path) : verify(path);
 }
 
 }  // namespace titanium::cli

@@ -351,7 +351,8 @@ void declare_checkpoint(Schema& schema) {
   checkpoint.option("enable", &Checkpoint::enable, "Save and load checkpoints.");
   checkpoint.option("enable_ft_dataloader_checkpoints", &Checkpoint::enable_ft_dataloader_checkpoints,
                     "Under fault tolerance, each replica saves its data position.");
-  checkpoint.option("folder", &Checkpoint::folder, "Folder of the checkpoints in job.dump_folder.");
+  checkpoint.option("folder", &Checkpoint::folder,
+                    "Folder of the checkpoints in job.dump_folder, or an address such as s3://bucket/run.");
   checkpoint.option("interval", &Checkpoint::interval, "Steps between checkpoints.").at_least(1);
   declare_loading(checkpoint);
   checkpoint.option("last_save_model_only", &Checkpoint::last_save_model_only,

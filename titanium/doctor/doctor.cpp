@@ -14,6 +14,7 @@
 #include "titanium/doctor/link_checks.h"
 #include "titanium/doctor/rates.h"
 #include "titanium/doctor/storage_check.h"
+#include "titanium/remote/url.h"
 #include "titanium/tensor/gpu_backend.h"
 #include "titanium/tensor/version.h"
 #include "titanium/train/check_run.h"
@@ -129,7 +130,10 @@ class Examination {
   }
 
   std::vector<Finding> storage(const std::function<void()>& barrier) const {
-    const std::filesystem::path folder = std::filesystem::path(config_.job.dump_folder) / config_.checkpoint.folder;
+    const std::filesystem::path folder =
+        remote::is_url(config_.checkpoint.folder)
+            ? std::filesystem::path(config_.job.dump_folder)
+            : std::filesystem::path(config_.job.dump_folder) / config_.checkpoint.folder;
     return check_storage({.folder = folder,
                           .trial = fmt::format("titanium_doctor_{}_{}", place_.run_id, place_.master_port),
                           .bytes = request_.storage_bytes,

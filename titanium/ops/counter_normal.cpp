@@ -3,7 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
-#include "titanium/ops/cuda_kernels.h"
+#include "titanium/ops/gpu_kernels.h"
 
 namespace titanium::ops {
 

@@ -105,8 +105,8 @@ class RemoteBytes : public ByteSource {
 
 [[noreturn]] void refuse_scheme(const std::string& path, const std::string& scheme) {
   throw UsageError(
-      fmt::format("{}: addresses of {}:// are not supported. Supported are https://, http://, s3:// and hf://, and "
-                  "mounted folders.",
+      fmt::format("{}: addresses of {}:// are not supported. Supported are https://, http://, s3://, gs:// and hf://, "
+                  "and mounted folders.",
                   path, scheme));
 }
 
@@ -116,14 +116,24 @@ std::unique_ptr<ByteSource> open_bytes(const std::string& path, const RetryPolic
   if (!is_url(path)) return std::make_unique<FileBytes>(path);
   const std::string scheme = parse_url(path).scheme;
   if (scheme == "http" || scheme == "https") return std::make_unique<RemoteBytes>(path, plain_object(path), policy);
-  if (scheme == "s3") return std::make_unique<RemoteBytes>(path, s3_object(path), policy);
+  if (scheme == "s3" || scheme == "gs") return std::make_unique<RemoteBytes>(path, bucket_object(path), policy);
   if (scheme == "hf") return std::make_unique<RemoteBytes>(path, hub_object(path), policy);
   refuse_scheme(path, scheme);
 }
 
+bool exists(const std::string& path) {
+  if (!is_url(path)) return std::filesystem::exists(path);
+  try {
+    open_bytes(path);
+    return true;
+  } catch (const NotFound&) {
+    return false;
+  }
+}
+
 std::vector<RemoteFile> list_files(const std::string& path, const RetryPolicy& policy) {
   const Url url = parse_url(path);
-  if (url.scheme == "s3") return list_s3(path, policy);
+  if (url.scheme == "s3" || url.scheme == "gs") return list_bucket(path, policy);
   if (url.scheme == "hf") return list_hub(path, policy);
   if (url.scheme != "http" && url.scheme != "https") refuse_scheme(path, url.scheme);
   // HTTP has no folders: the address is the file.

@@ -11,6 +11,12 @@
 
 namespace titanium::remote {
 
+// There is no such object or bucket.
+class NotFound : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 // Thread-safe.
 class ByteSource {
  public:
@@ -25,10 +31,15 @@ class ByteSource {
 // `path` is a file, or an address:
 //   http://, https://             any server that answers HEAD and ranges
 //   s3://bucket/key               AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL for other servers than Amazon's
+//   gs://bucket/key               STORAGE_EMULATOR_HOST for other servers than Google's
 //   hf://owner/name/path          a model of the hub; hf://datasets/owner/name/path a data set; name@revision
-// Reads fail for good after `policy`'s deadline, and when the object changes meanwhile. Throws Error, or UsageError for
-// a scheme that is not supported or credentials that are wrong; no message holds a secret.
+// Reads fail for good after `policy`'s deadline, and when the object changes meanwhile. Throws NotFound, Error, or
+// UsageError for a scheme that is not supported or credentials that are wrong; no message holds a secret.
 std::unique_ptr<ByteSource> open_bytes(const std::string& path, const RetryPolicy& policy = {});
+
+// Whether there is a file or an object of this name; of a folder of a bucket it says nothing. Throws as open_bytes
+// does.
+bool exists(const std::string& path);
 
 struct RemoteFile {
   std::string path;  // the whole address

@@ -1,22 +1,14 @@
 #include "titanium/remote/object_stores.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 
 #include "titanium/base/printable.h"
+#include "titanium/remote/bucket.h"
+#include "titanium/remote/xml.h"
 
 namespace titanium::remote {
 namespace {
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
-int64_t now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 [[noreturn]] void transient_or(const HttpResponse& response, const std::string& path, const std::string& sentence) {
   if (is_transient(response.status)) throw TransientError(fmt::format("{} answers {}", path, response.status));
@@ -32,6 +24,7 @@ class PlainObject : public RemoteObject {
   }
   void explain(const HttpResponse& response) const override {
     const std::string path = url_.without_query();
+    if (response.status == 404) throw NotFound(fmt::format("{} answers 404. Check the address.", path));
     transient_or(response, path, fmt::format("{} answers {}. Check the address.", path, response.status));
   }
 
@@ -39,63 +32,9 @@ class PlainObject : public RemoteObject {
   Url url_;
 };
 
-// Where a bucket is, and who asks.
-struct Bucket {
-  explicit Bucket(const std::string& url)
-      : name(parse_url(url).host), credentials(aws_credentials_of_environment()), region(aws_region_of_environment()) {
-    std::string endpoint = variable("AWS_ENDPOINT_URL_S3");
-    if (endpoint.empty()) endpoint = variable("AWS_ENDPOINT_URL");
-    // Amazon's own servers have a name for each bucket, others a path.
-    server = parse_url(endpoint.empty() ? fmt::format("https://{}.s3.{}.amazonaws.com", name, region) : endpoint);
-    base = endpoint.empty() ? "/" : "/" + name + "/";
-  }
-
-  HttpRequest request(const std::string& method, const std::string& key, const std::string& query = "") const {
-    HttpRequest request{.method = method, .url = server};
-    request.url.path = base + percent_encode(key, true);
-    request.url.query = query;
-    sign_request(request, credentials, region, now());
-    return request;
-  }
-
-  [[noreturn]] void explain(const HttpResponse& response, const std::string& path) const {
-    const auto code_is = [&](std::string_view code) {
-      return response.body.find(fmt::format("<Code>{}<", code)) != std::string::npos;
-    };
-    if (response.status == 404) {
-      if (code_is("NoSuchBucket"))
-        throw UsageError(fmt::format("{}: there is no bucket {}. Check its name and the region.", path, name));
-      throw UsageError(fmt::format("{} does not exist. Check the path.", path));
-    }
-    if (response.status == 403 || response.status == 401) {
-      throw UsageError(fmt::format("{}: access is denied{}. Check {}.", path,
-                                   credentials.key.empty() ? " without credentials"
-                                   : code_is("SignatureDoesNotMatch") || code_is("InvalidAccessKeyId")
-                                       ? ": the key or its secret is wrong"
-                                       : "",
-                                   credentials.key.empty() ? "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-                                                           : "the credentials and the bucket's permissions"));
-    }
-    if (response.status == 301)
-      throw UsageError(fmt::format("{}: the bucket {} is not in the region {}. Set AWS_REGION.", path, name, region));
-    transient_or(response, path, fmt::format("{}: the server answers {}.", path, response.status));
-  }
-
-  std::string name;
-  AwsCredentials credentials;
-  std::string region;
-  Url server;
-  std::string base;
-};
-
-std::string key_of(const std::string& url) {
-  const Url parsed = parse_url(url);
-  return (parsed.path + (parsed.query.empty() ? "" : "?" + parsed.query)).substr(parsed.path.empty() ? 0 : 1);
-}
-
-class S3Object : public RemoteObject {
+class BucketObject : public RemoteObject {
  public:
-  explicit S3Object(const std::string& url) : url_(url), bucket_(url), key_(key_of(url)) {}
+  explicit BucketObject(const std::string& url) : url_(url), bucket_(url), key_(key_of(url)) {}
 
   HttpRequest request(const std::string& method) const override { return bucket_.request(method, key_); }
   void explain(const HttpResponse& response) const override { bucket_.explain(response, url_); }
@@ -123,45 +62,13 @@ class HubObject : public RemoteObject {
   HubAddress address_;
 };
 
-// The texts between <tag> and </tag>. S3 escapes the few characters that XML wants; keys are asked for percent-encoded.
-std::vector<std::string> elements(std::string_view xml, const std::string& tag) {
-  std::vector<std::string> found;
-  const std::string open = "<" + tag + ">", close = "</" + tag + ">";
-  for (size_t at = xml.find(open); at != xml.npos; at = xml.find(open, at)) {
-    at += open.size();
-    const size_t end = xml.find(close, at);
-    if (end == xml.npos) break;
-    found.emplace_back(xml.substr(at, end - at));
-    at = end;
-  }
-  return found;
-}
-
-std::string first_element(std::string_view xml, const std::string& tag) {
-  const auto found = elements(xml, tag);
-  return found.empty() ? "" : found.front();
-}
-
-std::string percent_decode(std::string_view text) {
-  std::string out;
-  for (size_t at = 0; at < text.size(); ++at) {
-    if (text[at] == '%' && at + 2 < text.size()) {
-      out += static_cast<char>(std::strtol(std::string(text.substr(at + 1, 2)).c_str(), nullptr, 16));
-      at += 2;
-    } else {
-      out += text[at] == '+' ? ' ' : text[at];
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 std::unique_ptr<RemoteObject> plain_object(const std::string& url) { return std::make_unique<PlainObject>(url); }
-std::unique_ptr<RemoteObject> s3_object(const std::string& url) { return std::make_unique<S3Object>(url); }
+std::unique_ptr<RemoteObject> bucket_object(const std::string& url) { return std::make_unique<BucketObject>(url); }
 std::unique_ptr<RemoteObject> hub_object(const std::string& url) { return std::make_unique<HubObject>(url); }
 
-std::vector<RemoteFile> list_s3(const std::string& url, const RetryPolicy& policy) {
+std::vector<RemoteFile> list_bucket(const std::string& url, const RetryPolicy& policy) {
   const Bucket bucket(url);
   const std::string prefix = key_of(url);
   const std::string folder = prefix.empty() || prefix.ends_with('/') ? prefix : prefix + "/";
@@ -183,7 +90,7 @@ std::vector<RemoteFile> list_s3(const std::string& url, const RetryPolicy& polic
       const bool below = key.starts_with(folder) && key.size() > folder.size() && !key.ends_with('/');
       if (!below && key != prefix) continue;
       const std::string name = below ? key.substr(folder.size()) : key.substr(key.rfind('/') + 1);
-      files.push_back({"s3://" + bucket.name + "/" + key, name, std::atoll(first_element(entry, "Size").c_str())});
+      files.push_back({bucket.address(key), name, std::atoll(first_element(entry, "Size").c_str())});
     }
     token =
         first_element(xml, "IsTruncated") == "true" ? percent_decode(first_element(xml, "NextContinuationToken")) : "";

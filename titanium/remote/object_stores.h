@@ -1,7 +1,6 @@
 // How each kind of address is turned into HTTP requests.
 #pragma once
 
-#include "titanium/remote/aws_signature.h"
 #include "titanium/remote/byte_source.h"
 #include "titanium/remote/hub.h"
 
@@ -17,10 +16,10 @@ class RemoteObject {
 };
 
 std::unique_ptr<RemoteObject> plain_object(const std::string& url);
-std::unique_ptr<RemoteObject> s3_object(const std::string& url);
+std::unique_ptr<RemoteObject> bucket_object(const std::string& url);
 std::unique_ptr<RemoteObject> hub_object(const std::string& url);
 
-std::vector<RemoteFile> list_s3(const std::string& url, const RetryPolicy& policy);
+std::vector<RemoteFile> list_bucket(const std::string& url, const RetryPolicy& policy);
 std::vector<RemoteFile> list_hub(const std::string& url, const RetryPolicy& policy);
 
 // hf://[datasets/|spaces/]owner/name[@revision][/path]. Throws UsageError.

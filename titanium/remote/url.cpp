@@ -45,6 +45,19 @@ bool is_url(std::string_view path) {
          std::ranges::all_of(path.substr(0, colon), [](unsigned char c) { return std::isalnum(c); });
 }
 
+std::string percent_decode(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '%' && at + 2 < text.size()) {
+      out += static_cast<char>(std::strtol(std::string(text.substr(at + 1, 2)).c_str(), nullptr, 16));
+      at += 2;
+    } else {
+      out += text[at] == '+' ? ' ' : text[at];
+    }
+  }
+  return out;
+}
+
 std::string percent_encode(std::string_view text, bool keep_slashes) {
   std::string out;
   for (const char c : text) {

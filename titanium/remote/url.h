@@ -31,4 +31,7 @@ bool is_url(std::string_view path);
 // `text` with every byte but A-Z a-z 0-9 - . _ ~ as %XX; slashes stay where `keep_slashes`.
 std::string percent_encode(std::string_view text, bool keep_slashes);
 
+// The other way round, with '+' as a space.
+std::string percent_decode(std::string_view text);
+
 }  // namespace titanium::remote

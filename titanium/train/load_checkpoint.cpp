@@ -6,6 +6,9 @@
 #include "titanium/checkpoint/step_folders.h"
 #include "titanium/comm/text_collectives.h"
 #include "titanium/models/registry.h"
+#include "titanium/remote/byte_source.h"
+#include "titanium/remote/object_writer.h"
+#include "titanium/remote/url.h"
 
 namespace titanium::train {
 namespace {
@@ -15,7 +18,7 @@ using checkpoint::DcpReader;
 
 constexpr int64_t kMostCounted = int64_t{1} << 50;  // steps or tokens of a run
 
-bool is_hugging_face(const fs::path& folder) { return !fs::exists(folder / ".metadata"); }
+bool is_hugging_face(const fs::path& folder) { return !remote::exists((folder / ".metadata").string()); }
 
 // Rank 0 looks, so that all ranks see the same.
 std::vector<int64_t> find_steps(const fs::path& root, const config::Checkpoint& options, comm::Group& world) {
@@ -84,6 +87,23 @@ std::optional<LoadSource> initial_source(const JobConfig& config) {
 }
 
 bool loads(const config::Checkpoint& options) { return options.enable && !options.create_seed_checkpoint; }
+
+// What cannot be done where checkpoint.folder is an address.
+void check_folder_address(const config::Checkpoint& options) {
+  if (!options.enable || !remote::is_url(options.folder)) return;
+  if (!remote::is_writable_address(options.folder)) {
+    throw UsageError(fmt::format(
+        "checkpoint.folder = {} cannot be written: only s3:// and gs:// can. Name one of them, or a folder.",
+        options.folder));
+  }
+  if (options.last_save_in_hf) {
+    throw UsageError(
+        fmt::format("checkpoint.last_save_in_hf writes to folders alone, and checkpoint.folder = {} is an address. "
+                    "Leave it out and "
+                    "run titanium convert with the last checkpoint.",
+                    options.folder));
+  }
+}
 
 std::optional<LoadSource> choose_source(const JobConfig& config, const fs::path& root, int64_t step) {
   return step >= 0 ? resume_source(config, root, step) : initial_source(config);
@@ -206,6 +226,7 @@ void load(TrainState& run, const LoadSource& source) {
 }  // namespace
 
 fs::path checkpoint_root(const JobConfig& config) {
+  if (remote::is_url(config.checkpoint.folder)) return config.checkpoint.folder;
   return fs::path(config.job.dump_folder) / config.checkpoint.folder;
 }
 
@@ -219,6 +240,7 @@ std::optional<LoadSource> find_load_source(const JobConfig& config, comm::Group&
 }
 
 void check_load_source(const JobConfig& config) {
+  check_folder_address(config.checkpoint);
   if (!loads(config.checkpoint)) return;
   const fs::path root = checkpoint_root(config);
   choose_source(config, root, choose_step(root, config.checkpoint, checkpoint::saved_steps(root)));

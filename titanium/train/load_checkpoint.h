@@ -15,7 +15,7 @@ struct LoadSource {
   std::optional<int64_t> step;  // of a checkpoint of this run; none: the run begins with it
 };
 
-// The folder of the run's checkpoints.
+// The folder of the run's checkpoints: checkpoint.folder below job.dump_folder, or itself when it is an address.
 std::filesystem::path checkpoint_root(const JobConfig& config);
 
 // Nothing without checkpoint.enable, and when there is nothing to load. A run that has saved goes on from there,

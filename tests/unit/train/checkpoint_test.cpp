@@ -302,11 +302,11 @@ TEST(Checkpoint, WhatAKilledRunLeftIsNeverLoadedAndGoesAway) {
   const fs::path folder = test_folder();
   const JobConfig config = saving_config(layouts()[0], folder);
   train_until(config, 1, 4);
-  fs::copy(step_of(folder, 4), checkpoint::unfinished_folder(folder / "checkpoint", 9));  // killed before the rename
+  fs::copy(step_of(folder, 4), checkpoint::writing_folder(folder / "checkpoint", 9));  // killed before the rename
   fs::copy(step_of(folder, 4), step_of(folder, 8));
   fs::remove(step_of(folder, 8) / ".metadata");
   EXPECT_EQ(train_until(config, 1, 4).begin.step, 4);
-  EXPECT_FALSE(fs::exists(checkpoint::unfinished_folder(folder / "checkpoint", 9)));
+  EXPECT_FALSE(fs::exists(checkpoint::writing_folder(folder / "checkpoint", 9)));
   EXPECT_TRUE(fs::exists(step_of(folder, 8)));
 }
 

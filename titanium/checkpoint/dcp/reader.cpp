@@ -15,6 +15,8 @@
 #include "titanium/checkpoint/stored_copy.h"
 #include "titanium/checkpoint/torch_file/archive.h"
 #include "titanium/checkpoint/torch_file/dtype.h"
+#include "titanium/remote/byte_source.h"
+#include "titanium/remote/url.h"
 
 namespace titanium::checkpoint {
 namespace {
@@ -24,15 +26,22 @@ constexpr int64_t kLargestGap = 1 << 20;  // bytes that are rather read than ski
 
 DcpMetadata open_metadata(const std::filesystem::path& folder, Sidecar& sidecar) {
   std::error_code ignored;
-  TI_CHECK(std::filesystem::is_directory(folder, ignored), "checkpoint folder {} does not exist. Check the path.",
-           folder.string());
+  const bool is_address = remote::is_url(folder.string());
+  TI_CHECK(is_address || std::filesystem::is_directory(folder, ignored),
+           "checkpoint folder {} does not exist. Check the path.", folder.string());
   const std::filesystem::path path = folder / ".metadata", beside = folder / kSidecarFile;
-  TI_CHECK(std::filesystem::exists(path, ignored),
+  TI_CHECK(remote::exists(path.string()),
            "folder {} has no file .metadata, so it is no distributed checkpoint, or writing it was interrupted. Use "
            "another step.",
            folder.string());
   const MappedFile file(path, "checkpoint metadata");
-  if (std::filesystem::exists(beside, ignored)) {
+  const bool has_sidecar = remote::exists(beside.string());
+  TI_CHECK(
+      has_sidecar || !is_address,
+      "{} has no {}, so another program has written it, and it can be read from a folder alone. Copy it to one, or "
+      "name it as checkpoint.initial_load_path, which does.",
+      folder.string(), kSidecarFile);
+  if (has_sidecar) {
     sidecar = parse_sidecar(MappedFile(beside, "checkpoint file").bytes(), beside.string());
     const auto found = sidecar.sums.find(".metadata");
     TI_CHECK(
@@ -154,7 +163,15 @@ uint64_t DcpReader::size_of(const std::string& name, const std::string& file) co
   const std::lock_guard lock(mutex_);
   if (const auto found = sizes_.find(file); found != sizes_.end()) return found->second;
   std::error_code error;
-  const uint64_t size = std::filesystem::file_size(folder_ / file, error);
+  const std::filesystem::path path = folder_ / file;
+  uint64_t size = 0;
+  if (!remote::is_url(path.string())) {
+    size = std::filesystem::file_size(path, error);
+  } else if (remote::exists(path.string())) {
+    size = static_cast<uint64_t>(remote::open_bytes(path.string())->size());
+  } else {
+    error = std::make_error_code(std::errc::no_such_file_or_directory);
+  }
   TI_CHECK(error != std::errc::no_such_file_or_directory, "{} lies in {}, which is missing. {}", where(name),
            printable(file), kRemedy);
   TI_CHECK(!error, "{} lies in {}, which cannot be read: {}. Check the file and its permissions.", where(name),

@@ -9,10 +9,19 @@
 #include <cstring>
 
 #include "titanium/base/error.h"
+#include "titanium/remote/byte_source.h"
+#include "titanium/remote/url.h"
 
 namespace titanium::checkpoint {
 
 MappedFile::MappedFile(const std::filesystem::path& path, std::string_view what) {
+  if (remote::is_url(path.string())) {
+    const auto source = remote::open_bytes(path.string());
+    fetched_.resize(static_cast<size_t>(source->size()));
+    source->read(0, {reinterpret_cast<char*>(fetched_.data()), fetched_.size()});
+    bytes_ = fetched_;
+    return;
+  }
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   TI_CHECK(file >= 0, "{} {} cannot be opened: {}. Check the path and its permissions.", what, path.string(),
            std::strerror(errno));
@@ -33,8 +42,9 @@ MappedFile::MappedFile(const std::filesystem::path& path, std::string_view what)
 }
 
 MappedFile::~MappedFile() {
+  const bool mapped = range_.has_value();
   range_.reset();
-  if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
+  if (mapped && !bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
 }
 
 }  // namespace titanium::checkpoint

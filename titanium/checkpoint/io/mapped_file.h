@@ -1,4 +1,4 @@
-// A whole file in memory, read by the operating system page by page when touched.
+// A whole file in memory, read by the operating system page by page when touched; of an address, fetched at once.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "titanium/base/mapped_range.h"
 
@@ -25,7 +26,8 @@ class MappedFile {
 
  private:
   std::span<std::byte> bytes_;
-  std::optional<MappedRange> range_;
+  std::optional<MappedRange> range_;  // none: what was fetched
+  std::vector<std::byte> fetched_;
 };
 
 }  // namespace titanium::checkpoint

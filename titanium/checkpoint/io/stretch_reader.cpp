@@ -17,6 +17,8 @@
 
 #include "titanium/base/error.h"
 #include "titanium/checkpoint/io/crc32.h"
+#include "titanium/remote/byte_source.h"
+#include "titanium/remote/url.h"
 #include "titanium/tensor/tensor.h"
 
 namespace titanium::checkpoint {
@@ -44,13 +46,19 @@ struct Buffer {
 class InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path) : path_(path) {
+    if (remote::is_url(path.string())) {
+      remote_ = remote::open_bytes(path.string());
+      return;
+    }
     file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     TI_CHECK(file_ >= 0, "{} cannot be opened: {}. {}", path.string(), std::strerror(errno), kRemedy);
     struct stat status{};
     const bool is_large = ::fstat(file_, &status) == 0 && static_cast<uint64_t>(status.st_size) >= kSumBlock;
     if (is_large) ::fcntl(file_, F_SETFL, O_DIRECT);  // where it is refused, the page cache serves
   }
-  ~InputFile() { ::close(file_); }
+  ~InputFile() {
+    if (file_ >= 0) ::close(file_);
+  }
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
@@ -58,6 +66,12 @@ class InputFile {
 
   // Bytes [begin, end), somewhere in the buffer.
   std::span<const std::byte> read(uint64_t begin, uint64_t end, std::byte* buffer) const {
+    if (remote_) {
+      TI_CHECK(end <= static_cast<uint64_t>(remote_->size()), "{} has only {} bytes, but {} are needed. {}",
+               path_.string(), remote_->size(), end, kRemedy);
+      remote_->read(static_cast<int64_t>(begin), {reinterpret_cast<char*>(buffer), end - begin});
+      return {buffer, end - begin};
+    }
     const uint64_t first = round_down(begin, kPage), size = round_up(end, kPage) - first;
     uint64_t done = 0;
     while (done < end - first) {
@@ -74,6 +88,7 @@ class InputFile {
  private:
   std::filesystem::path path_;
   int file_ = -1;
+  std::unique_ptr<remote::ByteSource> remote_;  // of an address
 };
 
 // A block of a file, and who needs something of it.

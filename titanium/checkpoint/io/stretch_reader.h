@@ -44,10 +44,10 @@ struct StretchOptions {
   std::optional<c10::Stream> stream;
 };
 
-// Reads past the page cache where the file system allows it, in blocks of `kSumBlock` bytes: only those of which
-// something is needed, whole ones where the file has a sum, and each once. Takes a few blocks of memory per thread.
-// Bytes whose checksum differs are not handed on. Returns when all work on the stream is done. Rethrows what `use`
-// throws.
+// The folder may be at an address. Reads past the page cache where the file system allows it, in blocks of `kSumBlock`
+// bytes: only those of which something is needed, whole ones where the file has a sum, and each once. Takes a few
+// blocks of memory per thread. Bytes whose checksum differs are not handed on. Returns when all work on the stream is
+// done. Rethrows what `use` throws.
 std::vector<FileProblem> read_stretches(const std::filesystem::path& folder, std::span<const Stretch> stretches,
                                         const std::map<std::string, FileSum>& sums, const StretchOptions& options);
 

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "titanium/base/error.h"
+#include "titanium/remote/object_writer.h"
+#include "titanium/remote/url.h"
 
 namespace titanium::checkpoint {
 namespace {
@@ -40,10 +42,13 @@ void check_written(bool good, const std::filesystem::path& path, int error) {
 }  // namespace
 
 TemporaryFile::TemporaryFile(const std::filesystem::path& target)
-    : target_(target),
-      path_(target.string() + fmt::format(".{}.tmp", ::getpid())),
-      filling_(static_cast<std::byte*>(std::aligned_alloc(kPage, kBlockBytes))),
-      resting_(static_cast<std::byte*>(std::aligned_alloc(kPage, kBlockBytes))) {
+    : target_(target), path_(target.string() + fmt::format(".{}.tmp", ::getpid())) {
+  if (remote::is_url(target.string())) {
+    object_ = std::make_unique<remote::ObjectWriter>(target.string());
+    return;
+  }
+  filling_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, kBlockBytes)));
+  resting_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, kBlockBytes)));
   if (target.has_parent_path()) {
     std::error_code error;
     std::filesystem::create_directories(target.parent_path(), error);
@@ -62,6 +67,10 @@ TemporaryFile::~TemporaryFile() {
 }
 
 void TemporaryFile::write(std::span<const std::byte> bytes) {
+  if (object_) {
+    size_ += bytes.size();
+    return object_->write(bytes);
+  }
   while (!bytes.empty()) {
     const auto piece = bytes.first(std::min(bytes.size(), kBlockBytes - filled_));
     std::memcpy(filling_.get() + filled_, piece.data(), piece.size());
@@ -99,6 +108,7 @@ bool TemporaryFile::set_direct(bool direct) {
 }
 
 void TemporaryFile::publish() {
+  if (object_) return object_->publish();
   if (writing_.valid()) writing_.get();
   const size_t pages = filled_ / kPage * kPage;
   write_at({filling_.get(), pages}, size_ - filled_);
@@ -112,6 +122,7 @@ void TemporaryFile::publish() {
 void TemporaryFile::check(bool good) const { check_written(good, target_, errno); }
 
 void sync_folder(const std::filesystem::path& folder) {
+  if (remote::is_url(folder.string())) return;
   const int file = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   check_written(file >= 0, folder, errno);
   const bool good = ::fsync(file) == 0;

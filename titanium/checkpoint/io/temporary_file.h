@@ -10,12 +10,18 @@
 #include <span>
 #include <string_view>
 
+namespace titanium::remote {
+class ObjectWriter;
+}
+
 namespace titanium::checkpoint {
 
 // Written beside its place, then moved there; removed when something fails before that. Missing folders are made.
 // Bytes are copied into blocks; while one is filled, the other is written, past the page cache where the file system
 // allows that: a checkpoint neither waits for a copy of itself in the cache nor drives other files out of it.
-// Everything here throws Error that names the target, the reason of the system and the remedy; about bytes, also later.
+// At an address, the blocks go to the object store, where the object appears when it is published
+// (remote/object_writer.h). Everything here throws Error that names the target, the reason of the system and the
+// remedy; about bytes, also later.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::filesystem::path& target);
@@ -41,6 +47,7 @@ class TemporaryFile {
   bool set_direct(bool direct);
   void check(bool good) const;
 
+  std::unique_ptr<remote::ObjectWriter> object_;  // of an address, which needs nothing of what follows
   std::filesystem::path target_;
   std::filesystem::path path_;
   int file_ = -1;
@@ -51,7 +58,7 @@ class TemporaryFile {
   std::future<void> writing_;  // `resting_`, until it is done
 };
 
-// Returns when the names in the folder are on the disk.
+// Returns when the names in the folder are on the disk. Does nothing at an address.
 void sync_folder(const std::filesystem::path& folder);
 
 }  // namespace titanium::checkpoint

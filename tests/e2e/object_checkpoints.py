@@ -1,0 +1,128 @@
+"""Checkpoints in a bucket: saved, listed, verified, resumed, removed and killed, through a server that fails."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import unittest
+
+import s3_case
+import s3_server
+import tiny_assets
+
+TITANIUM = os.environ["TITANIUM"]
+# Large enough that files are uploaded in parts.
+SIZES = {"hidden_size": 384, "intermediate_size": 384, "num_attention_heads": 8, "num_key_value_heads": 2}
+
+
+class ObjectCheckpoints(s3_case.S3Case):
+    @classmethod
+    def put_objects(cls):
+        cls.server.put("runs", "readme.txt", b"a bucket")
+        cls.options = tiny_assets.make(cls.assets("tiny")) + ["--training.local_batch_size=2", "--checkpoint.enable", "--checkpoint.interval=2", "--checkpoint.no_last_save_model_only"]
+        tiny_assets.make(cls.assets("larger"))
+        (cls.assets("larger") / "config.json").write_text(json.dumps({**tiny_assets.CONFIG, **SIZES}))
+
+    @classmethod
+    def assets(cls, name):
+        return pathlib.Path(cls.folder.name) / name
+
+    def command(self, folder, *options, ranks=1):
+        launch = [TITANIUM, "launch", "--nproc-per-node", str(ranks), "--", "train"] if ranks > 1 else [TITANIUM, "train"]
+        return launch + [*self.options, f"--job.dump_folder={self.home}", f"--checkpoint.folder={folder}", *options]
+
+    def train(self, folder, steps, *options, ranks=1, code=0, **environment):
+        command = self.command(folder, f"--training.steps={steps}", *options, ranks=ranks)
+        run = subprocess.run(command, capture_output=True, text=True, env=self.environment(**environment), timeout=200)
+        self.assertEqual(run.returncode, code, run.stdout[-3000:] + run.stderr[-3000:])
+        for secret in (s3_server.SECRET, "Signature="):
+            self.assertNotIn(secret, run.stdout + run.stderr)
+        return run.stdout + run.stderr
+
+    def losses(self):
+        (path,) = self.home.rglob("metrics.jsonl")
+        return {line["step"]: line["loss"] for line in map(json.loads, path.read_text().splitlines()) if "loss" in line}
+
+    def tool(self, *arguments, code=0):
+        run = subprocess.run([TITANIUM, "checkpoint", *arguments], capture_output=True, text=True, env=self.environment())
+        self.assertEqual(run.returncode, code, run.stdout + run.stderr)
+        return run.stdout + run.stderr
+
+    def test_a_run_goes_on_from_a_bucket_as_from_the_disk(self):
+        larger = f"--model.hf_assets_path={self.assets('larger')}"
+        self.train("folder", 6, larger)
+        expected = self.losses()
+        for path in self.home.rglob("metrics.jsonl"):
+            path.unlink()
+        self.proxy.write_faults = [503, None, "reset", None, "lost", None, None, "lost", 503, None, "reset", "lost"]
+        self.train("s3://runs/a", 6, larger, "--checkpoint.async_mode=async", "--training.global_batch_size=2")
+        self.assertEqual(self.losses(), expected)
+        self.assertEqual(self.proxy.write_faults, [])
+        parts = [path for method, path, _ in self.proxy.requests if method == "PUT" and "partNumber=2" in path]
+        self.assertTrue(parts)
+        listed = self.tool("list", "s3://runs/a").splitlines()
+        self.assertEqual([line.split(":")[1] for line in listed], ["//runs/a/step-2", "//runs/a/step-4", "//runs/a/step-6"])
+        self.assertNotIn("not whole", "".join(listed))
+        self.assertIn("complete, and all bytes agree with the checksums of titanium.json", self.tool("verify", "s3://runs/a/step-4"))
+        self.proxy.faults = [None, None, 503, "reset", "short", None, "less"]
+        output = self.train("s3://runs/a", 6, larger, "--checkpoint.load_step=4", "--training.global_batch_size=2", "--parallelism.data_parallel_shard_degree=2", "--training.local_batch_size=1", ranks=2)
+        self.assertIn("Loading the checkpoint from s3://runs/a/step-4", output)
+        self.assertEqual(sorted(self.losses()), [1, 2, 3, 4, 5, 6])
+        for step, loss in self.losses().items():
+            self.assertAlmostEqual(loss, expected[step], delta=2e-5 * loss, msg=str(step))
+        self.tool("verify", "s3://runs/a/step-6")  # written by two ranks, over the one that was there
+
+    def test_a_killed_save_leaves_nothing_that_is_taken_for_a_checkpoint(self):
+        self.train("s3://runs/b", 2)
+        for moment in ("/step-4/titanium.json", "/step-4/.metadata"):
+            with self.subTest(moment):
+                run = subprocess.Popen(self.command("s3://runs/b", "--training.steps=4"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment())
+                killed = []
+
+                def kill(method, path):
+                    if method == "PUT" and path.endswith(moment) and not killed:
+                        killed.append(path)
+                        self.proxy.down = True  # what it sends now does not arrive
+                        run.send_signal(signal.SIGKILL)
+
+                self.proxy.on_write = kill
+                run.wait(100)
+                self.proxy.on_write, self.proxy.down = lambda method, path: None, False
+                self.assertEqual((run.returncode, len(killed)), (-signal.SIGKILL, 1))
+                self.assertIn("s3://runs/b/step-4", self.tool("list", "s3://runs/b"))
+                self.assertIn("not whole: it is never loaded", self.tool("list", "s3://runs/b"))
+        output = self.train("s3://runs/b", 3, "--checkpoint.keep_latest_k=2")
+        self.assertIn("Removed s3://runs/b/step-4, which a run has left that did not end its work on it", output)
+        self.assertIn("Loading the checkpoint from s3://runs/b/step-2", output)
+        self.assertNotIn("step-4", self.tool("list", "s3://runs/b"))
+
+    def test_old_steps_are_removed_and_damage_is_found(self):
+        output = self.train("s3://runs/c", 8, "--checkpoint.keep_latest_k=2")
+        self.assertIn("Removed the old checkpoint of step 2", output)
+        self.assertNotIn("step-2:", self.tool("list", "s3://runs/c"))
+        self.train("other", 1, "--checkpoint.initial_load_path=s3://runs/c/step-8")
+        self.server.put("runs", "c/step-8/__0_1.distcp", b"x" * 1000)
+        self.assertIn("s3://runs/c/step-8", self.tool("verify", "s3://runs/c/step-8", code=1))
+
+    def test_mistakes_have_their_sentences(self):
+        for folder, options, environment, sentence in (
+            ("s3://runs/d", [], dict(secret="wrong"), "s3://runs/d/: access is denied: the key or its secret is wrong. Check the credentials and the bucket's permissions."),
+            ("s3://nowhere/d", [], {}, "s3://nowhere/d/: there is no bucket nowhere. Check its name and the region."),
+            ("https://host/d", [], {}, "checkpoint.folder = https://host/d cannot be written: only s3:// and gs:// can. Name one of them, or a folder."),
+            ("s3://runs/d", ["--checkpoint.last_save_in_hf", "--checkpoint.last_save_model_only"], {}, "checkpoint.last_save_in_hf writes to folders alone, and checkpoint.folder = s3://runs/d is an address."),
+        ):
+            with self.subTest(sentence):
+                self.assertIn(sentence, self.train(folder, 1, *options, code=2, **environment))
+        self.assertIn("s3://runs/none has no checkpoints: no folders step-<N>. Check the path.", self.tool("list", "s3://runs/none", code=2))
+
+    def test_buckets_of_google_speak_the_same_protocol(self):
+        google = dict(key="", STORAGE_EMULATOR_HOST=self.proxy.host, GS_ACCESS_KEY_ID=s3_server.KEY, GS_SECRET_ACCESS_KEY=s3_server.SECRET)
+        self.train("gs://runs/g", 2, **google)
+        output = self.train("gs://runs/g", 3, **google)
+        self.assertIn("Loading the checkpoint from gs://runs/g/step-2", output)
+        self.assertIn("gs://runs/g/: access is denied: the key or its secret is wrong.", self.train("gs://runs/g", 3, code=2, **{**google, "GS_SECRET_ACCESS_KEY": "wrong"}))
+
+
+if __name__ == "__main__":
+    unittest.main()

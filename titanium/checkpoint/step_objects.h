@@ -1,0 +1,33 @@
+// Checkpoints of a run in a bucket: s3://bucket/folder/step-<N>/... See step_folders.h, which asks here for addresses.
+//
+// Note [Whole or not there, in a bucket]
+// A bucket has no rename. The objects of a checkpoint are written where they stay, and `.metadata` is the last: a step
+// without it is no checkpoint, for us and for torch. So a checkpoint that is written again or removed loses `.metadata`
+// first, and what a killed run has left is known by the lack of it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace titanium::checkpoint {
+
+struct StepObjects {
+  int64_t step = 0;
+  bool whole = false;
+  int64_t bytes = 0;
+  std::vector<std::string> addresses;
+};
+
+// All steps below the address, ascending. Throws as remote::list_files does.
+std::vector<StepObjects> list_step_objects(const std::filesystem::path& root);
+
+// Removes all objects below the address of one step, `.metadata` first. Throws.
+void remove_step_objects(const std::filesystem::path& folder);
+
+// Removes steps that are not whole and consist of nothing but what a save writes, and ends uploads that were begun
+// there. What it does is logged.
+void remove_unfinished_objects(const std::filesystem::path& root);
+
+}  // namespace titanium::checkpoint
