@@ -83,9 +83,22 @@ void Corpus::settle_order() {
     records = known_records_ * copies_;
   } else if (source_->is_indexed()) {
     records = source_->count_up_to(std::numeric_limits<int64_t>::max());
+  } else if (const int64_t count = source_->count_up_to(options_.shuffle_window); count < options_.shuffle_window) {
+    records = count;  // a window that is not full would leave streams without any
   }
+  order_ = shuffled(records);
+}
+
+RecordOrder Corpus::shuffled(std::optional<int64_t> records) const {
   const uint64_t key = std::stoull(fingerprint_, nullptr, 16);
-  order_ = RecordOrder::shuffled(options_.shuffle_seed, key, records, options_.shuffle_window);
+  return RecordOrder::shuffled(options_.shuffle_seed, key, records, options_.shuffle_window);
+}
+
+std::optional<RecordOrder> Corpus::order_of(const std::string& name) const {
+  if (name == order_.name()) return order_;
+  if (!options_.shuffle || known_records_ > 0 || source_->is_indexed()) return std::nullopt;
+  const RecordOrder windows = shuffled(std::nullopt);
+  return name == windows.name() ? std::optional(windows) : std::nullopt;
 }
 
 void Corpus::check_formats() const {

@@ -104,12 +104,18 @@ class Corpus {
   int64_t streams() const { return streams_; }  // see Note [Canonical streams]
   std::vector<int64_t> owned_streams() const;
   const RecordOrder& order() const { return order_; }
+  // The order that a saved position was counted in, by its name: this one, or another that the same options once meant
+  // (sets with fewer records than a window were shuffled as a window that is not full). Nothing: it does not fit.
+  std::optional<RecordOrder> order_of(const std::string& name) const;
+  // Goes on in that order. No thread may read meanwhile.
+  void set_order(const RecordOrder& order) { order_ = order; }
   int64_t bad_records() const { return bad_records_; }    // skipped so far by this rank, every pass counted
   int64_t small_images() const { return small_images_; }  // likewise
 
  private:
   std::unique_ptr<RecordSource> open(bool keep_all) const;
   void settle_order();
+  RecordOrder shuffled(std::optional<int64_t> records) const;
   std::vector<int32_t> encode(const Record& record) const;
   void check_formats() const;
 

@@ -156,7 +156,7 @@ void StreamLoader<Stream>::check_state(const LoaderState& state) const {
              "them, or start the data from the beginning.",
              corpus.options().name, corpus.options().path.string());
     const auto spelled = [](const std::string& order) { return order.empty() ? "not shuffled" : order; };
-    TI_CHECK(saved->order == corpus.order().name(),
+    TI_CHECK(corpus.order_of(saved->order),
              "The saved data position of dataset {} is {}, and this run has it "
              "{}. Set training.shuffle, "
              "training.shuffle_seed and training.shuffle_window as they were.",
@@ -208,6 +208,10 @@ void StreamLoader<Stream>::load(const LoaderState& state) {
       // on.
       if (!sources_.corpora[k]->is_last_pass(found->second.epoch)) position.sources[k].ended = false;
     }
+  }
+  stop();
+  for (size_t k = 0; k < corpora_.size(); ++k) {
+    if (const SourceState* saved = find_saved(state, k)) corpora_[k]->set_order(*corpora_[k]->order_of(saved->order));
   }
   restart(std::move(own));
   log_changes(state);

@@ -165,6 +165,34 @@ TEST_F(MixTest, ShuffledEpochsHaveEachRecordOnceInAnotherOrder) {
   EXPECT_NE(epochs(shuffled)[0], found[0]);
 }
 
+TEST_F(MixTest, AShuffleOfFewRecordsLeavesNoStreamWithoutAny) {
+  folder_.write("few.jsonl", lines_of('f', 20, 3));
+  CorpusOptions few = corpus("few");  // 20 records for 16 streams, far fewer than a window
+  few.shuffle = true;
+  for (int64_t seed = 0; seed < 20; ++seed) {
+    few.shuffle_seed = seed;
+    Corpus shuffled(few, encode_bytes);
+    std::set<std::vector<int32_t>> seen;
+    for (int64_t place = 0; place < 20; ++place) seen.insert(shuffled.document(place).value().tokens);
+    EXPECT_EQ(seen.size(), 20) << seed;
+    EXPECT_FALSE(shuffled.document(20)) << seed;
+  }
+}
+
+TEST_F(MixTest, PositionsInsideAWindowThatIsNotFullGoOnThere) {
+  Mix mix{.entries = {{.corpus = corpus("a")}}, .weights = {{.first = 0, .weights = {1}}}};
+  mix.entries[0].corpus.shuffle = true;
+  auto loaders = make(mix);
+  LoaderState state = state_of(loaders);
+  EXPECT_EQ(state.sources[0].order, "shuffled with seed 42");
+  state.sources[0].order = "shuffled with seed 42 in windows of 16384 records";
+  loaders[0]->load(state);
+  EXPECT_EQ(loaders[0]->state().sources[0].order, state.sources[0].order);
+  read(loaders, 3);
+  state.sources[0].order = "shuffled with seed 42 in windows of 999 records";
+  EXPECT_THROW(loaders[0]->load(state), Error);
+}
+
 TEST_F(MixTest, SourcesAreDroppedAfterTheirEpochsAndTheRunGoesOn) {
   Mix mix = three();
   for (const size_t k : {1, 2}) mix.entries[k].corpus.epochs = 2;
@@ -221,11 +249,12 @@ TEST_F(MixTest, StatesOfOtherOrdersAndFilesAreRefused) {
   const LoaderState state = state_of(loaders);
   Mix shuffled = three();
   shuffled.entries[0].corpus.shuffle = true;
+  shuffled.entries[0].corpus.shuffle_window = 128;
   auto other = make(shuffled);
   EXPECT_EQ(error_of([&] { other[0]->load(state); }),
             "The saved data position of dataset a is not shuffled, and this "
             "run has it shuffled with seed 42 in windows "
-            "of 16384 records. Set training.shuffle, training.shuffle_seed and "
+            "of 128 records. Set training.shuffle, training.shuffle_seed and "
             "training.shuffle_window as they were.");
   LoaderState damaged = state;
   damaged.sources[1].fingerprint = "0";
