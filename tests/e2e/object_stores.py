@@ -12,6 +12,7 @@ import unittest
 
 import hub_server
 import numpy
+import paged_bucket
 import s3_case
 import s3_server
 import safetensors.numpy
@@ -87,10 +88,26 @@ class ObjectStores(s3_case.S3Case):
             ("s3://corpus/texts", dict(key=""), "s3://corpus/texts: access is denied without credentials. Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."),
             ("s3://nowhere/texts", {}, "s3://nowhere/texts: there is no bucket nowhere. Check its name and the region."),
             ("s3://corpus/empty", {}, "Data path s3://corpus/empty has no data files."),
-            ("ftp://corpus/texts", {}, "ftp://corpus/texts: addresses of ftp:// are not supported. Supported are https://, http://, s3://, gs:// and hf://, and mounted folders."),
+            ("ftp://corpus/texts", {}, "ftp://corpus/texts: addresses of ftp:// are not supported. Supported are https://, http://, s3://, gs://, az:// and hf://, and mounted folders."),
         ):
             with self.subTest(sentence):
                 self.assertIn(sentence, self.read(path, code=1, **options))
+
+    def test_the_token_of_google_is_sent_and_told_to_nobody(self):
+        token = "ya29.secret-token"
+        with paged_bucket.PagedBucket({"t/c.txt": FILES["sub/c.txt"]}, token) as bucket:
+            google = dict(key="", STORAGE_EMULATOR_HOST=bucket.host)
+            self.assertEqual(self.read("gs://b/t", CLOUDSDK_AUTH_ACCESS_TOKEN=token, **google), {"c.txt": DATA["sub/c.txt"]})
+            self.assertEqual(self.read("gs://b/t", CLOUDSDK_AUTH_ACCESS_TOKEN=token + "x", code=1, **google), "gs://b/t: access is denied. Check the credentials and the bucket's permissions.")
+            self.assertIn("gs://b/t: access is denied without credentials. Check GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY, or CLOUDSDK_AUTH_ACCESS_TOKEN.", self.read("gs://b/t", code=1, **google))
+
+    def test_folders_of_long_lists_are_listed_at_the_same_time(self):
+        names = [f"{folder}{i}.txt" for folder in ("t/", "t/a/", "t/a/b/", "t/c+d/", "t/z/", "t2/", "t/") for i in range(4)]
+        expected = {name.removeprefix("t/") for name in names if name.startswith("t/")}
+        with paged_bucket.PagedBucket({name: name.encode() for name in names}, "token") as bucket:
+            found = self.read("gs://b/t", key="", STORAGE_EMULATOR_HOST=bucket.host, CLOUDSDK_AUTH_ACCESS_TOKEN="token")
+            self.assertEqual(found, {name: hashlib.sha256(f"t/{name}".encode()).hexdigest() for name in expected})
+            self.assertLessEqual({"t/a/", "t/c+d/", "t/z/"}, {query["prefix"] for query in bucket.lists})
 
     def test_an_object_that_changes_is_not_mixed_with_what_it_was(self):
         self.server.put("corpus", "moving/a.jsonl", LINES)

@@ -73,9 +73,9 @@ class RemoteBytes : public ByteSource {
 
  private:
   void attempt(int64_t offset, std::span<char> out) const {
-    HttpRequest request = object_->request("GET");
-    request.headers["range"] = fmt::format("bytes={}-{}", offset, offset + static_cast<int64_t>(out.size()) - 1);
-    const HttpResponse response = http_through_redirects(std::move(request));
+    const int64_t last = offset + static_cast<int64_t>(out.size()) - 1;
+    const HttpResponse response =
+        http_through_redirects(object_->request("GET", fmt::format("bytes={}-{}", offset, last)));
     if (response.status != 200 && response.status != 206) object_->explain(response);
     const std::string etag = response.header("etag");
     TI_CHECK(etag_.empty() || etag.empty() || etag == etag_,
@@ -105,8 +105,8 @@ class RemoteBytes : public ByteSource {
 
 [[noreturn]] void refuse_scheme(const std::string& path, const std::string& scheme) {
   throw UsageError(
-      fmt::format("{}: addresses of {}:// are not supported. Supported are https://, http://, s3://, gs:// and hf://, "
-                  "and mounted folders.",
+      fmt::format("{}: addresses of {}:// are not supported. Supported are https://, http://, s3://, gs://, az:// and "
+                  "hf://, and mounted folders.",
                   path, scheme));
 }
 
@@ -117,6 +117,7 @@ std::unique_ptr<ByteSource> open_bytes(const std::string& path, const RetryPolic
   const std::string scheme = parse_url(path).scheme;
   if (scheme == "http" || scheme == "https") return std::make_unique<RemoteBytes>(path, plain_object(path), policy);
   if (scheme == "s3" || scheme == "gs") return std::make_unique<RemoteBytes>(path, bucket_object(path), policy);
+  if (scheme == "az") return std::make_unique<RemoteBytes>(path, azure_object(path), policy);
   if (scheme == "hf") return std::make_unique<RemoteBytes>(path, hub_object(path), policy);
   refuse_scheme(path, scheme);
 }
@@ -134,6 +135,7 @@ bool exists(const std::string& path) {
 std::vector<RemoteFile> list_files(const std::string& path, const RetryPolicy& policy) {
   const Url url = parse_url(path);
   if (url.scheme == "s3" || url.scheme == "gs") return list_bucket(path, policy);
+  if (url.scheme == "az") return list_azure(path, policy);
   if (url.scheme == "hf") return list_hub(path, policy);
   if (url.scheme != "http" && url.scheme != "https") refuse_scheme(path, url.scheme);
   // HTTP has no folders: the address is the file.

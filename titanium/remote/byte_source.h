@@ -1,4 +1,4 @@
-// Bytes of a path by range, wherever it leads: a file, https://, s3:// or hf://. docs/object_stores.md.
+// Bytes of a path by range, wherever it leads: a file, https://, s3://, gs://, az:// or hf://. docs/object_stores.md.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,7 @@ class ByteSource {
 //   http://, https://             any server that answers HEAD and ranges
 //   s3://bucket/key               AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL for other servers than Amazon's
 //   gs://bucket/key               STORAGE_EMULATOR_HOST for other servers than Google's
+//   az://container/blob           of the storage account that azure.h tells
 //   hf://owner/name/path          a model of the hub; hf://datasets/owner/name/path a data set; name@revision
 // Reads fail for good after `policy`'s deadline, and when the object changes meanwhile. Throws NotFound, Error, or
 // UsageError for a scheme that is not supported or credentials that are wrong; no message holds a secret.

@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
+#include <future>
+#include <iterator>
+#include <optional>
 
 #include "titanium/base/printable.h"
+#include "titanium/remote/azure.h"
 #include "titanium/remote/bucket.h"
 #include "titanium/remote/xml.h"
 
@@ -15,12 +20,18 @@ namespace {
   throw UsageError(sentence);
 }
 
+// The range is no part of these signatures.
+HttpRequest with_range(HttpRequest request, const std::string& range) {
+  if (!range.empty()) request.headers["range"] = range;
+  return request;
+}
+
 class PlainObject : public RemoteObject {
  public:
   explicit PlainObject(const std::string& url) : url_(parse_url(url)) {}
 
-  HttpRequest request(const std::string& method) const override {
-    return {.method = method, .url = url_, .headers = {{"accept-encoding", "identity"}}};
+  HttpRequest request(const std::string& method, const std::string& range) const override {
+    return with_range({.method = method, .url = url_, .headers = {{"accept-encoding", "identity"}}}, range);
   }
   void explain(const HttpResponse& response) const override {
     const std::string path = url_.without_query();
@@ -36,7 +47,9 @@ class BucketObject : public RemoteObject {
  public:
   explicit BucketObject(const std::string& url) : url_(url), bucket_(url), key_(key_of(url)) {}
 
-  HttpRequest request(const std::string& method) const override { return bucket_.request(method, key_); }
+  HttpRequest request(const std::string& method, const std::string& range) const override {
+    return with_range(bucket_.request(method, key_), range);
+  }
   void explain(const HttpResponse& response) const override { bucket_.explain(response, url_); }
 
  private:
@@ -45,15 +58,30 @@ class BucketObject : public RemoteObject {
   std::string key_;
 };
 
+class AzureObject : public RemoteObject {
+ public:
+  explicit AzureObject(const std::string& url) : url_(url), container_(url), blob_(key_of(url)) {}
+
+  HttpRequest request(const std::string& method, const std::string& range) const override {
+    return container_.request(method, blob_, "", range);
+  }
+  void explain(const HttpResponse& response) const override { container_.explain(response, url_); }
+
+ private:
+  std::string url_;
+  AzureContainer container_;
+  std::string blob_;
+};
+
 class HubObject : public RemoteObject {
  public:
   explicit HubObject(const std::string& url) : access_(hub_access_of_environment()), address_(parse_hub_address(url)) {}
 
-  HttpRequest request(const std::string& method) const override {
+  HttpRequest request(const std::string& method, const std::string& range) const override {
     HttpRequest request =
         hub_file_request(access_, address_.repo, percent_encode(address_.repo.revision, false), address_.path);
     request.method = method;
-    return request;
+    return with_range(std::move(request), range);
   }
   void explain(const HttpResponse& response) const override { explain_hub_failure(response, address_.repo); }
 
@@ -62,39 +90,134 @@ class HubObject : public RemoteObject {
   HubAddress address_;
 };
 
+// The name of an object relative to what was asked for, which is the object or a folder above it; none: neither.
+std::optional<std::string> name_below(const std::string& prefix, const std::string& key) {
+  const std::string folder = prefix.empty() || prefix.ends_with('/') ? prefix : prefix + "/";
+  if (key.starts_with(folder) && key.size() > folder.size() && !key.ends_with('/')) return key.substr(folder.size());
+  return key == prefix ? std::optional(key.substr(key.rfind('/') + 1)) : std::nullopt;
+}
+
+struct BucketPage {
+  std::vector<RemoteFile> files;
+  std::vector<std::string> folders;  // with a delimiter: what lies below
+  std::string next;                  // where the next page begins; empty: this is the last
+};
+
+// Lists of a bucket come in pages of 1,000, one after the other; folders are listed at the same time.
+class BucketListing {
+ public:
+  BucketListing(std::string url, const RetryPolicy& policy)
+      : url_(std::move(url)), bucket_(url_), asked_(key_of(url_)), policy_(policy) {}
+
+  BucketPage page(const std::string& prefix, const std::string& delimiter, const std::string& token) const {
+    const std::string query = (token.empty() ? "" : "continuation-token=" + percent_encode(token, false) + "&") +
+                              (delimiter.empty() ? "" : "delimiter=" + percent_encode(delimiter, false) + "&") +
+                              "encoding-type=url&list-type=2&prefix=" + percent_encode(prefix, false);
+    const std::string xml = with_retries(policy_, [&] {
+      HttpResponse response = http_once(bucket_.request("GET", "", query));
+      if (response.status != 200) bucket_.explain(response, url_);
+      if (response.body.find("</ListBucketResult>") == std::string::npos)
+        throw TransientError(fmt::format("{}: the list of the bucket was cut short", url_));
+      return std::move(response.body);
+    });
+    BucketPage page;
+    for (const std::string& entry : elements(xml, "Contents")) {
+      const std::string key = percent_decode(first_element(entry, "Key"));
+      if (const auto name = name_below(asked_, key))
+        page.files.push_back({bucket_.address(key), *name, std::atoll(first_element(entry, "Size").c_str())});
+    }
+    for (const std::string& entry : elements(xml, "CommonPrefixes"))
+      page.folders.push_back(percent_decode(first_element(entry, "Prefix")));
+    if (first_element(xml, "IsTruncated") == "true") page.next = first_element(xml, "NextContinuationToken");
+    return page;
+  }
+
+  // All pages below `prefix`, which is a folder.
+  void add_pages(const std::string& prefix, const std::string& delimiter, BucketPage& all) const {
+    std::string token;
+    do {
+      BucketPage next = page(prefix, delimiter, token);
+      std::ranges::move(next.files, std::back_inserter(all.files));
+      std::ranges::move(next.folders, std::back_inserter(all.folders));
+      token = next.next;
+    } while (!token.empty());
+  }
+
+  // What lies in `folder`, and what lies in each folder there, several of these at a time.
+  void add_folders(const std::string& folder, std::vector<RemoteFile>& files) const {
+    BucketPage level;
+    add_pages(folder, "/", level);
+    std::ranges::move(level.files, std::back_inserter(files));
+    std::deque<std::future<BucketPage>> under_way;
+    const auto take = [&] {
+      BucketPage found = under_way.front().get();
+      under_way.pop_front();
+      std::ranges::move(found.files, std::back_inserter(files));
+    };
+    for (const std::string& below : level.folders) {
+      if (under_way.size() == kListings) take();
+      under_way.push_back(std::async(std::launch::async, [this, below] {
+        BucketPage found;
+        add_pages(below, "", found);
+        return found;
+      }));
+    }
+    while (!under_way.empty()) take();
+  }
+
+ private:
+  static constexpr size_t kListings = 16;
+
+  const std::string url_;
+  const Bucket bucket_;
+  const std::string asked_;
+  const RetryPolicy policy_;
+};
+
 }  // namespace
 
 std::unique_ptr<RemoteObject> plain_object(const std::string& url) { return std::make_unique<PlainObject>(url); }
 std::unique_ptr<RemoteObject> bucket_object(const std::string& url) { return std::make_unique<BucketObject>(url); }
+std::unique_ptr<RemoteObject> azure_object(const std::string& url) { return std::make_unique<AzureObject>(url); }
 std::unique_ptr<RemoteObject> hub_object(const std::string& url) { return std::make_unique<HubObject>(url); }
 
 std::vector<RemoteFile> list_bucket(const std::string& url, const RetryPolicy& policy) {
-  const Bucket bucket(url);
+  const BucketListing listing(url, policy);
   const std::string prefix = key_of(url);
-  const std::string folder = prefix.empty() || prefix.ends_with('/') ? prefix : prefix + "/";
+  BucketPage page = listing.page(prefix, "", "");
+  std::vector<RemoteFile> files = std::move(page.files);
+  if (!page.next.empty()) {
+    const std::string folder = prefix.empty() || prefix.ends_with('/') ? prefix : prefix + "/";
+    std::erase_if(files, [&](const RemoteFile& file) { return key_of(file.path) != prefix; });
+    listing.add_folders(folder, files);
+  }
+  std::ranges::sort(files, {}, &RemoteFile::name);
+  return files;
+}
+
+std::vector<RemoteFile> list_azure(const std::string& url, const RetryPolicy& policy) {
+  const AzureContainer container(url);
+  const std::string prefix = key_of(url);
   std::vector<RemoteFile> files;
-  std::string token;
+  std::string marker;
   do {
-    const std::string query = (token.empty() ? "" : "continuation-token=" + percent_encode(token, false) + "&") +
-                              "encoding-type=url&list-type=2&prefix=" + percent_encode(prefix, false);
+    const std::string query = (marker.empty() ? "" : "marker=" + percent_encode(marker, false) + "&") +
+                              "comp=list&prefix=" + percent_encode(prefix, false) + "&restype=container";
     const std::string xml = with_retries(policy, [&] {
-      HttpResponse response = http_once(bucket.request("GET", "", query));
-      if (response.status != 200) bucket.explain(response, url);
-      if (response.body.find("</ListBucketResult>") == std::string::npos) {
-        throw TransientError(fmt::format("{}: the list of the bucket was cut short", url));
-      }
+      HttpResponse response = http_once(container.request("GET", "", query, ""));
+      if (response.status != 200) container.explain(response, url);
+      if (response.body.find("</EnumerationResults>") == std::string::npos)
+        throw TransientError(fmt::format("{}: the list of the container was cut short", url));
       return std::move(response.body);
     });
-    for (const std::string& entry : elements(xml, "Contents")) {
-      const std::string key = percent_decode(first_element(entry, "Key"));
-      const bool below = key.starts_with(folder) && key.size() > folder.size() && !key.ends_with('/');
-      if (!below && key != prefix) continue;
-      const std::string name = below ? key.substr(folder.size()) : key.substr(key.rfind('/') + 1);
-      files.push_back({bucket.address(key), name, std::atoll(first_element(entry, "Size").c_str())});
+    for (const std::string& entry : elements(xml, "Blob")) {
+      const std::string key = first_element(entry, "Name");
+      if (const auto name = name_below(prefix, key))
+        files.push_back({"az://" + container.name() + "/" + key, *name,
+                         std::atoll(first_element(entry, "Content-Length").c_str())});
     }
-    token =
-        first_element(xml, "IsTruncated") == "true" ? percent_decode(first_element(xml, "NextContinuationToken")) : "";
-  } while (!token.empty());
+    marker = first_element(xml, "NextMarker");
+  } while (!marker.empty());
   std::ranges::sort(files, {}, &RemoteFile::name);
   return files;
 }

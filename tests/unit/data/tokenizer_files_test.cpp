@@ -3,10 +3,10 @@
 
 #include "tests/support/fuzz.h"
 #include "tests/support/test_folder.h"
+#include "titanium/base/base64.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/data/tokenizer.h"
-#include "titanium/data/tokenizer/base64.h"
 #include "titanium/data/tokenizer/pre_tokenizer.h"
 #include "titanium/data/tokenizer/tokenizer_parts.h"
 

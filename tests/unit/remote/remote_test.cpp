@@ -100,13 +100,14 @@ TEST(HubAddress, PartsAreFoundAndMistakesAreNamed) {
 }
 
 TEST(ByteSource, OtherSchemesAreRefused) {
-  for (const char* path : {"az://container/x", "ftp://host/x"}) {
+  for (const char* path : {"ftp://host/x", "abfs://container/x"}) {
     const std::string scheme = parse_url(path).scheme;
-    EXPECT_EQ(error_of([&] { open_bytes(path); }),
-              fmt::format(
-                  "{}: addresses of {}:// are not supported. Supported are https://, http://, s3://, gs:// and hf://, "
-                  "and mounted folders.",
-                  path, scheme));
+    EXPECT_EQ(
+        error_of([&] { open_bytes(path); }),
+        fmt::format(
+            "{}: addresses of {}:// are not supported. Supported are https://, http://, s3://, gs://, az:// and hf://, "
+            "and mounted folders.",
+            path, scheme));
     EXPECT_EQ(error_of([&] { list_files(path); }), error_of([&] { open_bytes(path); }));
   }
 }

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "titanium/data/tokenizer/base64.h"
+#include "titanium/base/base64.h"
 #include "titanium/data/tokenizer/sentencepiece_normalizer.h"
 #include "titanium/data/tokenizer/tokenizer_parts.h"
 #include "titanium/data/tokenizer/unicode.h"

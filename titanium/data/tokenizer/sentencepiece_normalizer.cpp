@@ -1,6 +1,6 @@
 #include "titanium/data/tokenizer/sentencepiece_normalizer.h"
 
-#include "titanium/data/tokenizer/base64.h"
+#include "titanium/base/base64.h"
 #include "titanium/data/tokenizer/unicode.h"
 
 namespace titanium::data {

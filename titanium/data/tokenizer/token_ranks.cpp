@@ -1,6 +1,6 @@
 #include <charconv>
 
-#include "titanium/data/tokenizer/base64.h"
+#include "titanium/base/base64.h"
 #include "titanium/data/tokenizer/byte_alphabet.h"
 #include "titanium/data/tokenizer/tokenizer_parts.h"
 

@@ -1,9 +1,9 @@
-#include "titanium/data/tokenizer/base64.h"
+#include "titanium/base/base64.h"
 
 #include <array>
 #include <cstdint>
 
-namespace titanium::data {
+namespace titanium {
 namespace {
 
 constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -47,4 +47,4 @@ std::string to_base64(std::string_view bytes) {
   return text;
 }
 
-}  // namespace titanium::data
+}  // namespace titanium
