@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "titanium/base/error.h"
+#include "titanium/cli/help.h"
 
 namespace titanium::cli {
 
@@ -13,7 +14,7 @@ bool parse_arguments(CLI::App& app, Arguments args) {
     app.parse(reversed);
     return true;
   } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
+    show_help(app.help());
     return false;
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}: {}. See titanium {} --help.", app.get_name(), error.what(), app.get_name()));

@@ -1,6 +1,7 @@
 #include "titanium/cli/commands.h"
 
 #include "titanium/cli/checkpoint.h"
+#include "titanium/cli/completion.h"
 #include "titanium/cli/config.h"
 #include "titanium/cli/convert.h"
 #include "titanium/cli/data.h"
@@ -10,8 +11,10 @@
 #include "titanium/cli/eval.h"
 #include "titanium/cli/flight.h"
 #include "titanium/cli/generate.h"
+#include "titanium/cli/init.h"
 #include "titanium/cli/inspect.h"
 #include "titanium/cli/launch.h"
+#include "titanium/cli/man.h"
 #include "titanium/cli/report.h"
 #include "titanium/cli/schedule.h"
 #include "titanium/cli/tokenize.h"
@@ -24,25 +27,28 @@ namespace titanium::cli {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"train", "train a model", run_train},
-    {"launch", "start the ranks of a job on this node", run_launch},
-    {"report", "write a page with the plots of a run, or of several", run_report},
-    {"watch", "show a run while it goes on, in a browser or a terminal", run_watch},
-    {"doctor", "look at machines, links, storage and files before a run", run_doctor},
-    {"estimate", "the memory that a run needs, without running it", run_estimate},
-    {"tune", "find the fastest matrix products for a model on this GPU", run_tune},
-    {"eval", "measure the loss of a checkpoint", run_eval},
-    {"generate", "continue a text with a checkpoint", run_generate},
-    {"convert", "write weights in another format", run_convert},
-    {"inspect", "list what is in a checkpoint", run_inspect},
-    {"checkpoint", "check a checkpoint for damage", run_checkpoint},
-    {"config", "show, check and explain configurations", run_config},
-    {"download", "fetch weights, tokenizers and data sets from the Hugging Face hub", run_download},
-    {"schedule", "draw and check pipeline schedules", run_schedule},
-    {"data", "inspect and prepare training data", run_data},
-    {"flight", "say why the ranks of a job wait for each other", run_flight},
-    {"tokenize", "turn text lines into token ids, and back", tokenize},
-    {"tokenizer", "learn a tokenizer from text", tokenizer},
+    {"Begin", "init", "write a configuration that fits your GPUs, and say why", run_init},
+    {"Begin", "download", "fetch weights, tokenizers and data sets from the Hugging Face hub", run_download},
+    {"Begin", "tokenizer", "learn a tokenizer from text", tokenizer, "train"},
+    {"Begin", "tokenize", "turn text lines into token ids, and back", tokenize},
+    {"Begin", "data", "inspect and prepare training data", run_data, "inspect prepare plan"},
+    {"Plan", "config", "show, check and explain configurations", run_config, "show check options", true},
+    {"Plan", "estimate", "the memory that a run needs, without running it", run_estimate, "", true},
+    {"Plan", "schedule", "draw and check pipeline schedules", run_schedule, "show"},
+    {"Plan", "doctor", "look at machines, links, storage and files before a run", run_doctor, "", true},
+    {"Plan", "tune", "find the fastest matrix products for a model on this GPU", run_tune, "", true},
+    {"Train", "train", "train a model", run_train, "", true},
+    {"Train", "launch", "start the ranks of a job on this node", run_launch, "", true},
+    {"Look", "watch", "show a run while it goes on, in a browser or a terminal", run_watch},
+    {"Look", "report", "write a page with the plots of a run, or of several", run_report},
+    {"Look", "flight", "say why the ranks of a job wait for each other", run_flight, "analyze"},
+    {"Use", "generate", "continue a text with a checkpoint", run_generate, "", true},
+    {"Use", "eval", "measure the loss of a checkpoint", run_eval, "", true},
+    {"Use", "convert", "write weights in another format", run_convert},
+    {"Use", "inspect", "list what is in a checkpoint", run_inspect},
+    {"Use", "checkpoint", "check a checkpoint for damage", run_checkpoint, "verify"},
+    {"Shell", "completion", "a script that completes commands and options in bash or zsh", run_completion, "bash zsh"},
+    {"Shell", "man", "the manual page of all commands", run_man},
 };
 
 }  // namespace

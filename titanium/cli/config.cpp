@@ -9,6 +9,7 @@
 #include "titanium/base/error.h"
 #include "titanium/base/nearest_name.h"
 #include "titanium/cli/arguments.h"
+#include "titanium/cli/help.h"
 #include "titanium/config/availability.h"
 #include "titanium/config/dump.h"
 #include "titanium/config/load_config.h"
@@ -139,9 +140,13 @@ int options(Arguments args) {
 }  // namespace
 
 int run_config(Arguments args) {
-  if (args.empty() || asks_for_help(args)) {
-    std::fputs(kHelp, args.empty() ? stderr : stdout);
-    return args.empty() ? 2 : 0;
+  if (args.empty()) {
+    std::fputs(kHelp, stderr);
+    return 2;
+  }
+  if (asks_for_help(args)) {
+    show_help(kHelp);
+    return 0;
   }
   if (args[0] == "show") return show(args.subspan(1));
   if (args[0] == "check") return check(args.subspan(1));

@@ -1,7 +1,10 @@
 // titanium data plan: what a run will read.
+#include <algorithm>
+
 #include "titanium/base/log.h"
 #include "titanium/base/thousands.h"
 #include "titanium/cli/data_commands.h"
+#include "titanium/cli/help.h"
 #include "titanium/config/data_sources.h"
 #include "titanium/config/load_config.h"
 #include "titanium/data/dataset_registry.h"
@@ -47,6 +50,12 @@ std::string number(double value) { return with_thousands_separators(static_cast<
 }  // namespace
 
 int plan_data(Arguments args) {
+  if (std::ranges::any_of(args, [](const std::string& arg) { return arg == "--help" || arg == "-h"; })) {
+    show_help(
+        "Says what a run will read of each source: tokens, epochs, files.\n"
+        "Usage: titanium data plan [--job.config_file FILE] [--section.key value ...]\n");
+    return 0;
+  }
   const JobConfig config = config::load_config(args).config;
   const config::Training& training = config.training;
   const std::vector<PlannedSource> sources = sources_of(training);

@@ -17,6 +17,7 @@
 #include "titanium/base/terminal.h"
 #include "titanium/cli/commands.h"
 #include "titanium/cli/error_sentence.h"
+#include "titanium/cli/help.h"
 #include "titanium/tensor/version.h"
 
 namespace titanium::cli {
@@ -24,19 +25,13 @@ namespace {
 
 constexpr const char* kVersion = "0.1.0";
 
-std::string usage() {
-  std::string text =
-      "Titanium pre-trains large generative models.\n\nUsage: titanium <command> [arguments]\n\nCommands:\n";
-  for (const Command& command : commands()) text += fmt::format("  {:<12}{}\n", command.name, command.summary);
-  return text +
-         "\ntitanium <command> --help explains a command; titanium --version names the libraries in use.\n"
-         "With --quiet a command shows no progress; with NO_COLOR set nothing is coloured.\n";
-}
-
 int run_command(const std::string& name, std::span<const std::string> args) {
   std::vector<std::string> names;
   for (const Command& command : commands()) {
-    if (command.name == name) return command.run(args);
+    if (command.name == name) {
+      set_help_command(name, command, args);
+      return command.run(args);
+    }
     names.emplace_back(command.name);
   }
   const auto nearest = nearest_name(name, names);
@@ -57,7 +52,7 @@ bool take_quiet(std::vector<std::string>& args) {
 int run(std::vector<std::string> args) {
   if (take_quiet(args)) silence_progress();
   if (args.empty() || args[0] == "--help" || args[0] == "-h") {
-    std::fputs(usage().c_str(), args.empty() ? stderr : stdout);
+    std::fputs(program_help().c_str(), args.empty() ? stderr : stdout);
     return args.empty() ? 2 : 0;
   }
   if (args[0] == "--version") {

@@ -11,10 +11,10 @@
 #include "titanium/base/log.h"
 #include "titanium/base/terminal.h"
 #include "titanium/cli/error_sentence.h"
+#include "titanium/cli/help.h"
 #include "titanium/cli/on_signal.h"
 #include "titanium/comm/environment.h"
 #include "titanium/comm/flight_recorder.h"
-#include "titanium/config/dump.h"
 #include "titanium/config/load_config.h"
 #include "titanium/train/local_assets.h"
 #include "titanium/train/start_world.h"
@@ -80,10 +80,6 @@ LogLevel log_level() {
   end_after_peer_failure(comm::stop_line(comm::read_environment().rank, cause));
 }
 
-constexpr const char* kUsage =
-    "Usage: titanium train [--job.config_file FILE] [--section.key value ...]\n\n"
-    "Trains the model of the configuration: defaults, then the file, then the command line.\n\nOptions:\n";
-
 }  // namespace
 
 void end_after_peer_failure(const std::string& line) {
@@ -99,7 +95,7 @@ void show_log(LogFormat format) {
 
 int run_train(Arguments args) {
   if (std::ranges::any_of(args, [](const std::string& arg) { return arg == "--help" || arg == "-h"; })) {
-    fmt::print("{}{}", kUsage, config::options_help());
+    show_help(train_help());
     return 0;
   }
   show_log();

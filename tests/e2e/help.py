@@ -1,0 +1,111 @@
+"""Every help fits a screen and ends with an example; completion completes in real shells; the man page has no warnings."""
+
+import functools
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+PROGRAM = os.environ["TITANIUM"]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LINES, COLUMNS = 48, 100
+
+
+@functools.lru_cache(maxsize=None)
+def program(*args):
+    done = subprocess.run([PROGRAM, *args], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def commands():
+    """{name: subcommands} as completion has them."""
+    script = program("completion", "bash")
+    return {name: words.split() for name, words in re.findall(r'^    ([a-z]+)\) words="[^"]*" subcommands="([^"]*)"', script, re.M)}
+
+
+class Help(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.commands = commands()
+        cls.paths = [(name,) for name in cls.commands]
+        cls.paths += [(name, sub) for name, subs in cls.commands.items() for sub in subs if name != "completion"]
+
+    def test_the_program_lists_every_command_in_groups(self):
+        text = program("--help")
+        self.assertLessEqual(len(text.splitlines()), LINES)
+        for name in self.commands:
+            self.assertRegex(text, rf"(?m)^  {name} ")
+        for group in ("Begin", "Plan", "Train", "Look", "Use", "Shell"):
+            self.assertRegex(text, rf"(?m)^{group}$")
+        self.assertRegex(text.splitlines()[-1], "^Example: titanium ")
+
+    def test_every_help_fits_a_screen_and_ends_with_an_example(self):
+        self.assertGreaterEqual(len(self.paths), 25)
+        for path in self.paths:
+            with self.subTest(path):
+                lines = program(*path, "--help").splitlines()
+                self.assertLessEqual(len(lines), LINES)
+                self.assertLessEqual(max(map(len, lines)), COLUMNS)
+                self.assertTrue(any(line.startswith("Usage:") for line in lines))
+                self.assertRegex(lines[-1], "^Example: .*titanium ")
+
+    def test_options_of_examples_exist(self):
+        for path in self.paths:
+            lines = program(*path, "--help").splitlines()
+            example = lines[-1].removeprefix("Example: ").split()
+            if example[0] != "titanium" or "--" in example:
+                continue
+            deeper = example[1:3] if example[2:3] and example[2] in self.commands.get(example[1], []) else example[1:2]
+            text = program(*deeper, "--help")
+            for word in example:
+                if word.startswith("--") and "." not in word:
+                    self.assertIn(word, text, lines[-1])
+
+    def complete(self, shell, words):
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder) / "titanium.sh"
+            script.write_text(program("completion", shell))
+            ask = f'source {script}; COMP_WORDS=({" ".join(map(repr, words))}); COMP_CWORD={len(words) - 1}; _titanium; printf "%s\\n" "${{COMPREPLY[@]}}"'
+            done = subprocess.run([shell, *(["-f"] if shell == "zsh" else ["--norc"]), "-c", ask], capture_output=True, text=True, timeout=60, cwd=folder)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            return done.stdout.split()
+
+    def check_completion(self, shell):
+        self.assertEqual(self.complete(shell, ["titanium", "est"]), ["estimate"])
+        self.assertEqual(self.complete(shell, ["titanium", "data", "p"]), ["prepare", "plan"])
+        self.assertIn("--text-field", self.complete(shell, ["titanium", "data", "prepare", "--te"]))
+        self.assertEqual(self.complete(shell, ["titanium", "train", "--training.seq"]), ["--training.seq_len"])
+        self.assertEqual(self.complete(shell, ["titanium", "train", "--activation_checkpoint.mode", "se"]), ["selective"])
+        self.assertEqual(self.complete(shell, ["titanium", "launch", "--nproc"]), ["--nproc-per-node"])
+        self.assertEqual(self.complete(shell, ["titanium", "launch", "--nproc-per-node", "8", "--", "tra"]), ["train"])
+        self.assertEqual(self.complete(shell, ["titanium", "launch", "--", "train", "--optimizer.l"]), ["--optimizer.lr", "--optimizer.lr_factor"])
+        self.assertEqual(self.complete(shell, ["titanium", "convert", "some"]), [])
+
+    def test_bash_completes(self):
+        self.check_completion("bash")
+
+    def test_zsh_script_is_the_same_behind_a_header(self):
+        script = program("completion", "zsh")
+        self.assertTrue(script.startswith("#compdef titanium\n"))
+        self.assertTrue(script.endswith(program("completion", "bash")))
+        if shutil.which("zsh"):
+            subprocess.run(["zsh", "-f", "-n"], input=script, text=True, check=True, timeout=60)
+
+    def test_the_man_page_has_every_command_and_no_warnings(self):
+        page = program("man")
+        for path in self.paths:
+            self.assertIn(f".SS titanium {path[0]}\n", page)
+        for tool in (["groff", "-man", "-ww", "-Tutf8", "-"], ["man", "--warnings=w", "-l", "-"]):
+            if shutil.which(tool[0]) is None:
+                continue
+            shown = subprocess.run(tool, input=page, capture_output=True, text=True, timeout=60, env={**os.environ, "MANPAGER": "cat", "MANWIDTH": "110"})
+            self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+            self.assertIn("--nproc-per-node", re.sub(r"\x1b\[[0-9;]*m|.\x08", "", shown.stdout))
+
+
+if __name__ == "__main__":
+    unittest.main()
