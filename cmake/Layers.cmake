@@ -15,6 +15,7 @@ endif()
 
 function(titanium_layer name)
   cmake_parse_arguments(layer "TORCH;CUDA;C10D" "" "DEPENDS;LINK" ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY TITANIUM_LAYERS ${name})
   set(folder ${PROJECT_SOURCE_DIR}/titanium/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$|/plugin/")

@@ -137,6 +137,8 @@ std::string to_file(const InitArguments& args, const train::Proposal& proposal) 
 
 int run_init(Arguments args) {
   InitArguments init;
+  init.run.model = JobConfig{}.model.name;
+  init.run.flavor = "8B";
   if (!read_arguments(args, init)) return 0;
   init.run.gpu_bytes = static_cast<int64_t>(init.gpu_memory * kGiB);
   if (!init.gpu.empty()) init.run.gpu_bytes = train::known_gpu(init.gpu).total_memory;

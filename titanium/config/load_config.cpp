@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <set>
 
+#include "titanium/base/bundled.h"
 #include "titanium/base/error.h"
 #include "titanium/base/nearest_name.h"
 #include "titanium/base/printable.h"
@@ -28,7 +29,7 @@ class Loader {
   LoadedConfig load(std::span<const std::string> args) {
     CommandLine command_line = parse_command_line(args);
     for (const Argument& argument : command_line.arguments) {
-      if (argument.option->name() == "job.config_file") file_ = argument.value.get<std::string>();
+      if (argument.option->name() == "job.config_file") file_ = bundled(argument.value.get<std::string>()).string();
     }
     if (file_ && *file_ != "None") read_file();
     for (const Argument& argument : command_line.arguments) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "titanium/base/bundled.h"
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/data/fetchable.h"
@@ -59,7 +60,7 @@ Dataset locate_dataset(const std::string& requested, const std::optional<std::st
         "Dataset {} is not supported. Supported datasets are: {}. To read files of your own, set dataset_path.", name,
         fmt::join(dataset_names(), ", ")));
   if (!path && entry->path == nullptr) throw UsageError(missing_dataset_sentence(name));
-  return {.name = name, .path = path ? std::filesystem::path(*path) : std::filesystem::path(entry->path)};
+  return {.name = name, .path = path ? std::filesystem::path(*path) : bundled(entry->path)};
 }
 
 Dataset find_dataset(const std::string& name, const std::optional<std::string>& path, DatasetKind kind) {

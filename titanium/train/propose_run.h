@@ -10,8 +10,8 @@
 namespace titanium::train {
 
 struct ProposalRequest {
-  std::string model = "llama3";
-  std::string flavor = "8B";
+  std::string model;
+  std::string flavor;
   int64_t gpus = 8;
   int64_t gpus_per_node = 8;  // tensor parallelism stays inside a node
   int64_t gpu_bytes = 0;

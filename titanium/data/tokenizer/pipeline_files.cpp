@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "titanium/base/bundled.h"
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
 #include "titanium/data/fetchable.h"
@@ -159,7 +160,8 @@ LoadedPipeline load_file(const fs::path& file) {
 
 }  // namespace
 
-LoadedPipeline load_pipeline(const fs::path& path) {
+LoadedPipeline load_pipeline(const fs::path& named) {
+  const fs::path path = bundled(named);
   if (fs::is_regular_file(path)) return load_file(path);
   if (!fs::is_directory(path)) throw UsageError(missing_tokenizer_sentence(path));
   for (const Kind& kind : kKinds) {
