@@ -98,6 +98,8 @@ class DocumentedCommands(unittest.TestCase):
             (cls.scene / name).symlink_to(weights)
         cls.helps = {}
 
+    made = 0  # folders that commands have written
+
     def help_of(self, command):
         if command not in self.helps:
             self.helps[command] = run(PROGRAM, command, "--help", cwd=self.scene).stdout
@@ -163,7 +165,8 @@ class DocumentedCommands(unittest.TestCase):
             if option in rest:
                 at = rest.index(option) + (option == "--out")
                 if command != "report":
-                    rest[at] = f"made_{command}"
+                    self.made += 1
+                    rest[at] = f"made_{self.made}"
         if command == "inspect":
             rest = [arg if arg != TEXT else "DIR" for arg in rest]
         return rest
