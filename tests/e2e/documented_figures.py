@@ -25,7 +25,7 @@ def cells(line):
 
 
 def figures(text):
-    """[(line, number)] of speeds: in sentences, and in columns of tables whose heads name a speed."""
+    """[(line, number)] of speeds: in sentences, and in columns of tables whose heads name a speed, with the memory beside them."""
     columns = set()
     for line, content in enumerate(without_code(text).splitlines(), 1):
         if not content.startswith("|"):
@@ -35,6 +35,7 @@ def figures(text):
         row = cells(content)
         if not columns:
             columns = {i for i, cell in enumerate(row) if COLUMN.search(cell)}
+            columns |= {i for i, cell in enumerate(row) if columns and cell.startswith("GiB")}
         else:
             yield from ((line, found.group()) for i in columns if i < len(row) for found in re.finditer(rf"(?<![\w.,]){NUMBER}", row[i]) if len(found.group()) > 2)
 

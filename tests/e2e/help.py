@@ -83,6 +83,7 @@ class Help(unittest.TestCase):
         self.assertEqual(self.complete(shell, ["titanium", "launch", "--nproc"]), ["--nproc-per-node"])
         self.assertEqual(self.complete(shell, ["titanium", "launch", "--nproc-per-node", "8", "--", "tra"]), ["train"])
         self.assertEqual(self.complete(shell, ["titanium", "launch", "--", "train", "--optimizer.l"]), ["--optimizer.lr", "--optimizer.lr_factor"])
+        self.assertIn("--help", self.complete(shell, ["titanium", "data", "--h"]))
         self.assertEqual(self.complete(shell, ["titanium", "convert", "some"]), [])
 
     def test_bash_completes(self):

@@ -103,9 +103,9 @@ _titanium() {
     COMPREPLY=($(compgen -W "$values" -- "$current"))
     return
   fi
-  if [[ -n $subcommands ]] && ((COMP_CWORD == at + 1)); then
+  if [[ -n $subcommands && $current != -* ]] && ((COMP_CWORD == at + 1)); then
     COMPREPLY=($(compgen -W "$subcommands" -- "$current"))
-    [[ ${#COMPREPLY[@]} -gt 0 ]] && return
+    return
   fi
   case "$command ${COMP_WORDS[at+1]}" in
 %SUBCASES%    *) ;;

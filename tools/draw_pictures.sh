@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Draws the pictures of README and docs again, all of them from the program and from files of the repository.
+#
+#   tools/draw_pictures.sh [RUN_FOLDER]
+#
+# Without a folder: the chart of speeds from bench/results and the pipeline schedule. With the folder of a run (job.dump_folder) also its loss curve
+# and, where there is chromium, its page as it looks on a screen and on a phone.
+#
+#   OUT        folder for the pictures (default: docs/images)
+#   TITANIUM   the program (default: build/titanium)
+set -euo pipefail
+run=${1:+$(realpath "$1")}
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+titanium=${TITANIUM:-build/titanium}
+out=${OUT:-docs/images}
+mkdir -p "$out"
+
+python3 tools/draw_speed_chart.py --out "$out/speed_8b.svg"
+"$titanium" schedule show --schedule DualPipeV --pp 4 --microbatches 8 --svg "$out/dual_pipe_v.svg" >/dev/null
+[ -n "$run" ] || exit 0
+
+python3 tools/plot_loss.py "$run/metrics.jsonl" --out "$out/debug_model_loss.svg"
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+[ -n "$browser" ] || { echo "no chromium: the page of the run is not drawn" >&2; exit 0; }
+page=$(mktemp --suffix .html)
+trap 'rm -f "$page"' EXIT
+"$titanium" report "$run" --out "$page"
+"$browser" --headless=new --no-sandbox --disable-gpu --window-size=1440,900 --screenshot="$out/report_light.png" "file://$page" 2>/dev/null
+"$browser" --headless=new --no-sandbox --disable-gpu --force-dark-mode --window-size=500,1000 --screenshot="$out/report_phone.png" "file://$page" 2>/dev/null
