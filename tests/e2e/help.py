@@ -24,7 +24,7 @@ def program(*args):
 def commands():
     """{name: subcommands} as completion has them."""
     script = program("completion", "bash")
-    return {name: words.split() for name, words in re.findall(r'^    ([a-z]+)\) words="[^"]*" subcommands="([^"]*)"', script, re.M)}
+    return {name: words.split() for name, words in re.findall(r'^    ([a-z-]+)\) words="[^"]*" subcommands="([^"]*)"', script, re.M)}
 
 
 class Help(unittest.TestCase):
