@@ -1,4 +1,4 @@
-"""Speeds in README.md and docs/ stand in a file of bench/results, and pictures are those that the scripts draw from there."""
+"""Speeds in README.md and docs/ stand in a file of bench/results, the chart is what the script draws from there, and links lead to files."""
 
 import pathlib
 import re
@@ -66,6 +66,12 @@ class DocumentedFigures(unittest.TestCase):
             picture = pathlib.Path(folder) / "speed.svg"
             subprocess.run([sys.executable, ROOT / "tools" / "draw_speed_chart.py", "--out", picture], check=True)
             self.assertEqual(picture.read_text(), (ROOT / "docs" / "images" / "speed_8b.svg").read_text(), "draw it again: tools/draw_speed_chart.py")
+
+    def test_links_lead_to_files(self):
+        for page in [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]:
+            for target in re.findall(r"\]\(([^)#]+)[^)]*\)", without_code(page.read_text())):
+                if "://" not in target:
+                    self.assertTrue((page.parent / target).exists(), f"{page.name} links to {target}, which is not there")
 
     def test_results_name_their_machine_and_command(self):
         for path in sorted((ROOT / "bench" / "results").glob("*.md")):
