@@ -47,9 +47,9 @@ class GpuLog : public test::GpuTest {
   void SetUp() override {
     test::GpuTest::SetUp();
     if (IsSkipped()) return;
+    run_.emplace(build_train_state(debug_config(), gpu_));  // first: the allocator has no statistics before it is used
     monitor_.emplace(gpu_);
     metrics_.emplace(MetricsOptions{.log_freq = 2, .dump_folder = folder_}, real_sources(*monitor_));
-    run_.emplace(build_train_state(debug_config(), gpu_));
     work_.emplace();
     logger_.emplace(*run_, *metrics_);
     logger_->add(train_step(*run_).value());
