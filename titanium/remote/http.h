@@ -22,8 +22,8 @@ class TransientError : public Error {
 struct HttpRequest {
   std::string method = "GET";
   Url url;
-  std::map<std::string, std::string> headers = {};  // names in lower case
-  std::string body = {};
+  std::map<std::string, std::string> headers;  // names in lower case
+  std::string body;
 };
 
 struct HttpResponse {

@@ -67,7 +67,7 @@ std::optional<TarMember> next_tar_member(const TarInput& input) {
     } else {
       const std::string prefix = text_field(view.substr(345, 155));
       const std::string name = text_field(view.substr(0, 100));
-      member.name = long_name.value_or(prefix.empty() ? name : prefix + "/" + name);
+      member.name = long_name.value_or(prefix.empty() ? name : fmt::format("{}/{}", prefix, name));
       return member;
     }
   }

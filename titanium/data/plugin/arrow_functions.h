@@ -42,7 +42,7 @@ struct TitaniumArrow {
 };
 
 // The only name that the plug-in shows.
-typedef const TitaniumArrow* (*TitaniumArrowEntry)(void);
+typedef const TitaniumArrow* (*TitaniumArrowEntry)();
 }
 
 inline constexpr int32_t kTitaniumArrowVersion = 2;

@@ -130,7 +130,7 @@ std::unique_ptr<data::Loader> build_mix(const config::Training& training,
       training.global_batch_size > 0 ? training.global_batch_size : training.local_batch_size * reader.ranks;
   const auto pieces = mixture_pieces(training, sizes, samples_per_step);
   log_mix(sources, sizes, pieces);
-  return std::make_unique<data::Loader>(std::move(entries), pieces, encoder_of(tokenizer), options);
+  return std::make_unique<data::Loader>(entries, pieces, encoder_of(tokenizer), options);
 }
 
 double weight_at(const config::DataSource& source, int64_t step) {
