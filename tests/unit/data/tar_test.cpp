@@ -28,7 +28,8 @@ std::string archive(const std::vector<std::string>& texts) {
   for (size_t i = 0; i < texts.size(); ++i) {
     bytes += member(fmt::format("part/{:06}.jpg", i), std::string(i % 5 * 300, '\xff'));
     if (i % 7 == 0) bytes += member("././@LongLink", std::string(120, 'x') + fmt::format("{}.txt", i), 'L');
-    bytes += member(fmt::format("part/{:06}.txt", i), texts[i]);
+    constexpr char kKinds[] = {'0', '\0', '7'};  // all of them are plain files
+    bytes += member(fmt::format("part/{:06}.txt", i), texts[i], kKinds[i % 3]);
     bytes += member(fmt::format("part/{:06}.caption.txt", i), "another member");
   }
   return bytes + std::string(1024, '\0');

@@ -108,6 +108,19 @@ TEST(FlightAnalysis, WhatARankHasForgottenIsNotMissing) {
             "nothing is wrong: the 2 collectives and messages of 2 ranks fit together, and nobody waits.");
 }
 
+// Nothing of the group is left in rank 1's records, because it has begun much else since.
+TEST(FlightAnalysis, ARankWhoseRecordsBeginLaterMayHaveBeenThere) {
+  Flights flights;
+  flights[0].entries = {entry("dp", {0, 1}, 1, "started", 1)};
+  flights[1].entries = {entry("tp", {1}, 900, "completed", 7)};
+  flights[1].whole = false;
+  EXPECT_EQ(explain_flights(flights),
+            "all ranks joined collective 1 on axis dp, step 4 (all_reduce) and it did not end on rank 0: look at the "
+            "network and the devices.");
+  flights[1].whole = true;
+  EXPECT_TRUE(explain_flights(flights).starts_with("rank 1 did not join collective 1 on axis dp"));
+}
+
 // As c10d writes a message of a group of four: its count is that of the rank's messages, and its entry has no step.
 PickleValue message_of_nccl(const char* name, int64_t count, const char* state,
                             std::vector<PickleValue> group = {"7", "mesh_pp"}) {
