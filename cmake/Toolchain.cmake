@@ -22,6 +22,7 @@ set(TITANIUM_WARNINGS -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-missing-fi
 
 if(TITANIUM_SANITIZE)
   list(APPEND TITANIUM_WARNINGS -Wno-maybe-uninitialized)  # gcc warns falsely about instrumented standard headers
-  add_compile_options(-fsanitize=${TITANIUM_SANITIZE} -fno-omit-frame-pointer)
+  # What the sanitizer of undefined behaviour reports ends the program, so that a test fails.
+  add_compile_options(-fsanitize=${TITANIUM_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TITANIUM_SANITIZE})
 endif()

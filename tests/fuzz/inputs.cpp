@@ -11,17 +11,6 @@ namespace {
 
 constexpr size_t kDeep = 40'000;
 
-std::string repeated(const std::string& text, size_t times) {
-  std::string out;
-  for (size_t i = 0; i < times; ++i) out += text;
-  return out;
-}
-
-template <typename T>
-std::string raw(T value) {
-  return {reinterpret_cast<const char*>(&value), sizeof(value)};
-}
-
 // --- Pickle ---
 
 class PickleMaker {
@@ -275,19 +264,6 @@ class JsonMaker {
  public:
   explicit JsonMaker(Choices& choices) : choices_(choices) {}
 
-  std::string quoted(const std::string& text) const {
-    std::string out = "\"";
-    for (const char c : text) {
-      if (c == '"' || c == '\\') out += '\\';
-      if (static_cast<unsigned char>(c) < 0x20) {
-        out += fmt::format("\\u{:04x}", c);
-      } else {
-        out += c;
-      }
-    }
-    return out + "\"";
-  }
-
   std::string value(int depth) {
     switch (choices_.below(depth > 0 ? 9 : 5)) {
       case 0:
@@ -371,6 +347,25 @@ class JsonMaker {
 
 }  // namespace
 
+std::string repeated(const std::string& text, size_t times) {
+  std::string out;
+  for (size_t i = 0; i < times; ++i) out += text;
+  return out;
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", c);
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
 size_t Choices::some(size_t most) {
   if (one_in(400)) return 1 + below(most);
   return below(std::min<size_t>(most, one_in(8) ? 64 : 5) + 1);
@@ -402,6 +397,8 @@ std::string Choices::text(size_t most) {
 }
 
 std::string make_pickle(Choices& choices) { return PickleMaker(choices).make(); }
+
+std::string make_json_value(Choices& choices, int depth) { return JsonMaker(choices).value(depth); }
 
 std::string make_json(Choices& choices) {
   JsonMaker maker(choices);
@@ -471,7 +468,7 @@ std::string make_safetensors(Choices& choices) {
       if (sane) bytes *= static_cast<uint64_t>(shape.back());
     }
     header += fmt::format(R"({}{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", i == 0 ? "" : ",",
-                          choices.one_in(3) ? maker.quoted(choices.text()) : fmt::format("\"w{}\"", i),
+                          choices.one_in(3) ? quoted(choices.text()) : fmt::format("\"w{}\"", i),
                           sane ? "U8" : choices.pick<std::string>({"U8", "F32", "BF16", "X"}), fmt::join(shape, ","),
                           position, position + bytes);
     position += bytes;

@@ -30,11 +30,38 @@ class Choices {
   std::mt19937_64 random_;
 };
 
+// Some formats are several files that belong together.
+struct File {
+  std::string name;
+  std::string content;
+};
+using Input = std::vector<File>;
+
+std::string repeated(const std::string& text, size_t times);
+template <typename T>
+std::string raw(T value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+// Any value of JSON, and a text as one.
+std::string make_json_value(Choices& choices, int depth);
+std::string quoted(const std::string& text);
+
 std::string make_pickle(Choices& choices);
 std::string make_json(Choices& choices);
 std::string make_toml(Choices& choices);
 std::string make_safetensors(Choices& choices);
 std::string make_csv(Choices& choices);
+
+// data_inputs.cpp
+Input make_lines(Choices& choices);        // JSON lines
+Input make_token_files(Choices& choices);  // of Megatron, datatrove, llm.c and numpy
+Input make_shard(Choices& choices);        // of MDS
+Input make_archive(Choices& choices);      // of tar
+Input make_vocabulary(Choices& choices);   // of SentencePiece, Mistral and tiktoken
+
+// run_inputs.cpp
+Input make_flights(Choices& choices);  // dumps of flight recorders
+Input make_run(Choices& choices);      // metrics.jsonl and run.jsonl
 
 // Flips, removes, repeats or inserts bytes.
 std::string damage(std::string input, Choices& choices);

@@ -1,7 +1,7 @@
 // Aimed fuzzing of everything that reads files: makes inputs (inputs.h), reads them in this process, and holds each
 // against limits of processor time and memory. Built with the address and undefined-behaviour sanitizers:
 //
-//   ninja -C build fuzz_readers && build/fuzz_readers --inputs 1000000
+//   ninja -C build-asan fuzz_readers && build-asan/fuzz_readers --inputs 1000000
 //
 // Ends with exit code 1 when an input broke a limit or a property; a sanitizer ends it at once. Both say the format and
 // the number of the input, which `--format json --first 1234 --inputs 1` reads again.
@@ -12,22 +12,12 @@
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
-#include <functional>
 #include <new>
-#include <nlohmann/json.hpp>
+#include <numeric>
 #include <span>
 
-#include "tests/fuzz/inputs.h"
+#include "tests/fuzz/readers.h"
 #include "titanium/base/error.h"
-#include "titanium/base/json.h"
-#include "titanium/checkpoint/dcp/metadata.h"
-#include "titanium/checkpoint/safetensors/header.h"
-#include "titanium/checkpoint/torch_file/pickle_reader.h"
-#include "titanium/checkpoint/torch_file/pickle_writer.h"
-#include "titanium/config/toml_document.h"
-#include "titanium/data/loader_state.h"
-#include "titanium/data/tokenizer/pipeline.h"
-#include "titanium/schedule/csv.h"
 
 extern "C" void __sanitizer_set_death_callback(void (*callback)());
 
@@ -52,6 +42,10 @@ void discount(void* memory) {
 
 void* operator new(size_t size) { return count(std::malloc(size)); }
 void* operator new[](size_t size) { return count(std::malloc(size)); }
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  void* memory = std::malloc(size);
+  return memory == nullptr ? nullptr : count(memory);
+}
 void operator delete(void* memory) noexcept { discount(memory); }
 void operator delete[](void* memory) noexcept { discount(memory); }
 void operator delete(void* memory, size_t) noexcept { discount(memory); }
@@ -65,78 +59,28 @@ constexpr int kLastSeconds = 60;       // after which the process is ended
 constexpr size_t kAlways = 64 << 20;   // bytes that every input may take
 constexpr size_t kBytesPerByte = 512;  // of the input, in addition
 
-struct Broken : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-void require(bool good, const char* property) {
-  if (!good) throw Broken(property);
-}
-
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
-
-// --- What is done with an input, and what must hold for one that is accepted ---
-
-void read_one_pickle(const std::string& input) {
-  const auto value = checkpoint::read_pickle(bytes_of(input), "input");
-  const std::string shown = value.repr(), written = checkpoint::write_pickle(value);
-  require(checkpoint::read_pickle(bytes_of(written), "written").repr() == shown, "what was written reads differently");
-  const auto metadata = checkpoint::parse_dcp_metadata(bytes_of(input), "input");
-  for (const auto& [name, entry] : metadata.entries) {
-    if (const auto* tensor = std::get_if<checkpoint::DcpTensor>(&entry)) volume(tensor->shape);
-  }
-}
-
-void read_one_json(const std::string& input) {
-  const auto json = parse_json(input);
-  require(json == nlohmann::json::parse(input), "the value is another one than the library's");
-  try {
-    data::loader_state_from_json(input);
-  } catch (const Error&) {
-  }
-  const auto pipeline = data::parse_pipeline(json);
-  for (const std::string& text : {std::string("aabab é\n"), std::string(5'000, 'a') + " b", std::string(3'000, ' ')}) {
-    const auto ids = pipeline.encode(text);
-    pipeline.decode(ids, true);
-  }
-}
-
-void show(const config::TomlNode& node, size_t& shown) {
-  shown += config::to_short_text(node.value).size();
-  for (const config::TomlNode& child : node.children) show(child, shown);
-}
-
-void read_one_toml(const std::string& input) {
-  size_t shown = 0;
-  show(config::parse_toml(input, "input"), shown);
-}
-
-void read_one_safetensors(const std::string& input) {
-  const auto header = checkpoint::parse_safetensors_header(bytes_of(input), "input");
-  uint64_t end = 0;
-  for (const auto& entry : header.entries) {
-    require(entry.begin == end && entry.end >= entry.begin, "entries do not follow each other");
-    end = entry.end;
-  }
-  require(header.data_offset + end == input.size(), "entries do not cover the file");
-}
-
-void read_one_csv(const std::string& input) {
-  const auto table = schedule::parse_csv(input, "input");
-  const std::string written = schedule::to_csv(table);
-  require(schedule::to_csv(schedule::parse_csv(written, "written")) == written, "what was written reads differently");
+template <std::string (*make)(Choices&)>
+Input one_file(Choices& choices) {
+  return {{"input", make(choices)}};
 }
 
 struct Format {
   const char* name;
-  std::string (*make)(Choices&);
-  void (*read)(const std::string&);
+  Input (*make)(Choices&);
+  void (*read)(const Input&);
 };
-constexpr Format kFormats[] = {{"pickle", make_pickle, read_one_pickle},
-                               {"json", make_json, read_one_json},
-                               {"toml", make_toml, read_one_toml},
-                               {"safetensors", make_safetensors, read_one_safetensors},
-                               {"csv", make_csv, read_one_csv}};
+constexpr Format kFormats[] = {{"pickle", one_file<make_pickle>, read_one_pickle},
+                               {"json", one_file<make_json>, read_one_json},
+                               {"toml", one_file<make_toml>, read_one_toml},
+                               {"safetensors", one_file<make_safetensors>, read_one_safetensors},
+                               {"csv", one_file<make_csv>, read_one_csv},
+                               {"lines", make_lines, read_one_data_file},
+                               {"tokens", make_token_files, read_one_data_file},
+                               {"shards", make_shard, read_one_data_file},
+                               {"archives", make_archive, read_one_data_file},
+                               {"vocabularies", make_vocabulary, read_one_vocabulary},
+                               {"flights", make_flights, read_one_flight},
+                               {"runs", make_run, read_one_run}};
 
 // --- The loop ---
 
@@ -165,7 +109,7 @@ struct Tally {
   size_t largest = 0;  // bytes of memory
 };
 
-std::string finding_of(const Format& format, const std::string& input, Tally& tally) {
+std::string finding_of(const Format& format, const Input& input, Tally& tally) {
   const size_t before = most_allocated = allocated;
   const double start = processor_seconds();
   const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = kLastSeconds, .tv_usec = 0}};
@@ -183,8 +127,10 @@ std::string finding_of(const Format& format, const std::string& input, Tally& ta
   tally.slowest = std::max(tally.slowest, seconds);
   tally.largest = std::max(tally.largest, memory);
   if (finding.empty() && seconds > kMostSeconds) finding = fmt::format("{:.1f} s of the processor", seconds);
-  if (finding.empty() && memory > kAlways + kBytesPerByte * input.size()) {
-    finding = fmt::format("{} MiB of memory for {} bytes", memory >> 20, input.size());
+  const size_t size = std::accumulate(input.begin(), input.end(), size_t{0},
+                                      [](size_t sum, const File& file) { return sum + file.content.size(); });
+  if (finding.empty() && memory > kAlways + kBytesPerByte * size) {
+    finding = fmt::format("{} MiB of memory for {} bytes", memory >> 20, size);
   }
   return finding;
 }
@@ -195,8 +141,9 @@ Tally run(const Format& format, uint64_t first, uint64_t inputs) {
   for (uint64_t number = first; number < first + inputs; ++number) {
     current_number = number;
     Choices choices(number);
-    std::string input = format.make(choices);
-    if (choices.one_in(4)) input = damage(std::move(input), choices);
+    Input input = format.make(choices);
+    std::string& victim = input[choices.below(input.size())].content;
+    if (choices.one_in(4)) victim = damage(std::move(victim), choices);
     const std::string finding = finding_of(format, input, tally);
     if (finding.empty()) continue;
     ++tally.findings;

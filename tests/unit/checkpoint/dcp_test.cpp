@@ -242,8 +242,11 @@ TEST(DcpFlaws, MetadataThatDoNotFitTogetherAreRefused) {
   };
   const auto location = [](DcpMetadata& m) -> DcpLocation& { return m.locations.begin()->second; };
   EXPECT_EQ(failure([](auto&, auto&) {}), "parsed");
-  EXPECT_SAYS(failure([](auto&, auto& w) { w.chunks[0].shape = {7, 4}; }), ("has a chunk [0:7, 0:4] outside"));
-  EXPECT_SAYS(failure([](auto&, auto& w) { w.chunks[0].shape = {4}; }), ("outside of it"));
+  EXPECT_SAYS(failure([](auto&, auto& w) { w.chunks[0].shape = {7, 4}; }),
+              ("of shape [6, 4] has a chunk of shape [7, 4] at [0, 0]. "));
+  EXPECT_SAYS(failure([](auto&, auto& w) { w.chunks[0].shape = {4}; }), ("has a chunk of shape [4] at [0, 0]. "));
+  EXPECT_SAYS(failure([](auto&, auto& w) { w.chunks[0].shape = {6, 4, 9}; }),
+              ("a chunk of shape [6, 4, 9] at [0, 0]. "));
   EXPECT_SAYS(failure([](auto&, auto& w) { w.shape = {int64_t{1} << 40, int64_t{1} << 40}; }),
               ("larger than any memory"));
   EXPECT_SAYS(failure([&](auto& m, auto&) { location(m).file = "../../etc/passwd"; }),

@@ -137,10 +137,26 @@ TEST(SentencePiece, ScoresThatAreNoNumbersAreRefused) {
   }
 }
 
+TEST(SentencePiece, NormalisationRulesWithoutATrieAreRefused) {
+  const fs::path folder = test::test_folder();
+  write_file_atomically(folder / "tokenizer.model",
+                        sentencepiece_model(1) + field(3, field(2, std::string("\0\0\0\0x\0", 6))));
+  EXPECT_EQ(error_of([&] { Tokenizer::load(folder); }),
+            fmt::format("{}: the compiled normalisation rules are cut short. Fetch the file again.",
+                        (folder / "tokenizer.model").string()));
+}
+
 TEST(SentencePiece, OfEqualPiecesTheLastOneCounts) {
   const fs::path folder = test::test_folder();
   write_file_atomically(folder / "tokenizer.model", sentencepiece_model(1) + piece("ab", -3.5, 1));
   EXPECT_EQ(Tokenizer::load(folder).encode("ab", false, false), (std::vector<TokenId>{3, 8}));
+}
+
+TEST(SentencePiece, OfEqualSumsTheFirstFoundStaysAndUnknownCharactersAreOne) {
+  const fs::path folder = test::test_folder();
+  // "aa" has the score of two times "a".
+  write_file_atomically(folder / "tokenizer.model", sentencepiece_model(1) + piece("aa", -4, 1));
+  EXPECT_EQ(Tokenizer::load(folder).encode("baacd", false, false), (std::vector<TokenId>{3, 5, 8, 0}));
 }
 
 // Every place of a long piece may be where two others meet; to look all of them up would take hours.

@@ -73,9 +73,10 @@ DcpEntry parse_entry(const std::string& name, const PickleValue& value) {
   for (const PickleValue& item : state.at("chunks").items()) {
     const PickleValue& chunk = state_of(item, kMetadataModule, "ChunkStorageMetadata");
     tensor.chunks.push_back({parse_shape(chunk.at("offsets")), parse_shape(chunk.at("sizes"))});
-    TI_CHECK(lies_inside(tensor.chunks.back(), tensor.shape),
-             "tensor \"{}\" of shape [{}] has a chunk {} outside of it. {}", printable(name),
-             fmt::join(tensor.shape, ", "), to_string(tensor.chunks.back()), kRemedy);
+    const Box& box = tensor.chunks.back();
+    TI_CHECK(lies_inside(box, tensor.shape), "tensor \"{}\" of shape [{}] has a chunk of shape [{}] at [{}]. {}",
+             printable(name), fmt::join(tensor.shape, ", "), fmt::join(box.shape, ", "), fmt::join(box.offset, ", "),
+             kRemedy);
   }
   return tensor;
 }

@@ -20,8 +20,9 @@ Charsmap::Charsmap(std::string_view compiled) {
   uint32_t trie_bytes = 0;
   const bool has_size = compiled.size() > sizeof trie_bytes;
   if (has_size) std::memcpy(&trie_bytes, compiled.data(), sizeof trie_bytes);
-  TI_CHECK(has_size && trie_bytes % 4 == 0 && trie_bytes < compiled.size() - 4 && compiled.ends_with('\0'),
-           "the compiled normalisation rules are cut short. Fetch the file again.");
+  TI_CHECK(
+      has_size && trie_bytes > 0 && trie_bytes % 4 == 0 && trie_bytes < compiled.size() - 4 && compiled.ends_with('\0'),
+      "the compiled normalisation rules are cut short. Fetch the file again.");
   units_.resize(trie_bytes / 4);
   std::memcpy(units_.data(), compiled.data() + 4, trie_bytes);
   replacements_ = compiled.substr(4 + trie_bytes);
