@@ -146,8 +146,10 @@ TEST(SentencePiece, NormalisationRulesWithoutATrieAreRefused) {
                         (folder / "tokenizer.model").string()));
 }
 
-TEST(SentencePiece, OfEqualPiecesTheLastOneCounts) {
+TEST(SentencePiece, OfEqualPiecesTheLastOneCountsAndEmptyOnesDoNot) {
   const fs::path folder = test::test_folder();
+  write_file_atomically(folder / "tokenizer.model", sentencepiece_model(1) + piece("", 0, 4) + piece("", 0, 1));
+  EXPECT_EQ(Tokenizer::load(folder).encode("ab", false, false), (std::vector<TokenId>{3, 6}));
   write_file_atomically(folder / "tokenizer.model", sentencepiece_model(1) + piece("ab", -3.5, 1));
   EXPECT_EQ(Tokenizer::load(folder).encode("ab", false, false), (std::vector<TokenId>{3, 8}));
 }

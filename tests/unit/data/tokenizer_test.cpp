@@ -8,6 +8,7 @@
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
+#include "titanium/data/tokenizer/bpe_merges.h"
 #include "titanium/data/tokenizer/regex.h"
 #include "titanium/data/tokenizer/unicode.h"
 #include "titanium/data/tokenizer_training.h"
@@ -154,6 +155,16 @@ TEST(TokenizerTraining, ThreadsAndOrderOfFilesDoNotChangeTheResult) {
   const std::string once = train({folder / "a.txt", folder / "b.jsonl"}, 1, "one");
   EXPECT_EQ(once, train({folder / "a.txt", folder / "b.jsonl"}, 5, "five"));
   EXPECT_EQ(once, train({folder / "b.jsonl", folder / "a.txt"}, 2, "two"));
+}
+
+TEST(TokenizerTraining, OfPairsThatAreAsFrequentTheSmallestIsMergedFirst) {
+  std::vector<std::string> bytes;
+  for (int byte = 0; byte < 256; ++byte) bytes.emplace_back(1, static_cast<char>(byte));
+  std::vector<CountedWord> words;
+  for (char c = 'a'; c <= 'z'; ++c) words.push_back({std::string{c, 'A'}, 3});
+  const LearnedMerges learned = learn_merges(words, bytes, 256 + 26, 1, [](size_t) {});
+  ASSERT_EQ(learned.merges.size(), 26U);
+  for (int i = 0; i < 26; ++i) EXPECT_EQ(learned.merges[static_cast<size_t>(i)].first, 'a' + i);
 }
 
 TEST(TokenizerTraining, BadInputsHaveTheirSentences) {

@@ -113,6 +113,17 @@ TEST(MatrixOwners, OwnersHaveAboutTheSameWork) {
   }
 }
 
+TEST(MatrixOwners, ALargeMatrixWeighsAsMuchAsManySmallOnes) {
+  const ParallelDims dims{.dp_replicate = 2};
+  Parameters parameters;
+  parameters.push_back(std::make_unique<Parameter>("large", Shape{64, 64}));
+  for (int i = 0; i < 7; ++i)
+    parameters.push_back(std::make_unique<Parameter>(fmt::format("small.{}", i), Shape{32, 32}));
+  const MatrixPlan plan = plan_matrices(pointers(parameters), dims, 0);
+  ASSERT_EQ(plan.work.size(), 2U);
+  EXPECT_EQ(plan.work[1], plan.work[0] * 7 / 8);
+}
+
 // What a rank sends and receives at a time, in matrices.
 TEST(MatrixOwners, NoRankMovesMuchMoreThanAMatrixAtATime) {
   for (const auto& [name, dims, sharded] : kCases) {

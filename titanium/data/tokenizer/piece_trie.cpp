@@ -20,6 +20,7 @@ struct Child {
 }  // namespace
 
 PieceTrie::PieceTrie(std::vector<std::pair<std::string_view, int32_t>> pieces) {
+  std::erase_if(pieces, [](const auto& piece) { return piece.first.empty(); });
   std::ranges::sort(pieces, [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first < b.first : a.second > b.second;
   });

@@ -15,7 +15,7 @@ class PieceTrie {
   static constexpr uint32_t kNowhere = ~uint32_t{0};
 
   PieceTrie() = default;
-  // Pieces that are not empty, with values from 0. Of equal ones the one with the largest value counts.
+  // Pieces with values from 0. Of equal ones the one with the largest value counts; empty ones are left out.
   explicit PieceTrie(std::vector<std::pair<std::string_view, int32_t>> pieces);
 
   // The node that `byte` leads to from `node`, or kNowhere.

@@ -22,7 +22,7 @@ UnigramTables tables_of_pieces(Vocabulary vocabulary, const std::vector<UnigramP
   UnigramTables tables{.vocabulary = std::move(vocabulary), .trie = {}, .ids = {}, .scores = {}, .user_defined = {}};
   std::vector<std::pair<std::string_view, int32_t>> entries;
   for (const UnigramPiece& piece : pieces) {
-    if (!piece.text.empty()) entries.emplace_back(piece.text, static_cast<int32_t>(tables.ids.size()));
+    entries.emplace_back(piece.text, static_cast<int32_t>(tables.ids.size()));
     tables.ids.push_back(piece.id);
     tables.scores.push_back(piece.score);
     tables.user_defined.push_back(piece.user_defined);
