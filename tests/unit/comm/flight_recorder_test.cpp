@@ -33,10 +33,11 @@ TEST(FlightRecorder, KeepsTheLastOnes) {
   for (int i = 0; i < 10; ++i) {
     recorder.finished(recorder.issue({.name = "send", .group = group, .peer = 1, .bytes = i}), i == 9);
   }
-  recorder.finished(1, true);  // long forgotten
+  recorder.finished(2, true);  // long forgotten; the eighth has its place
   const auto records = recorder.records();
   ASSERT_EQ(records.size(), 3u);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(records[i].bytes, 7 + i);
+  EXPECT_EQ(records[0].state, State::kFinished);
   EXPECT_EQ(records[1].state, State::kFinished);
   EXPECT_EQ(records[2].state, State::kFailed);
   EXPECT_EQ(records[2].record_id, 9u);
