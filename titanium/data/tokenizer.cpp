@@ -68,13 +68,14 @@ struct Tokenizer::Tables {
   SpecialInText special;
   std::optional<TokenId> bos = std::nullopt;
   std::optional<TokenId> eos = std::nullopt;
+  std::optional<TokenId> pad = std::nullopt;
   bool pipeline_adds_bos = false;
   bool pipeline_adds_eos = false;
 };
 
-Tokenizer Tokenizer::load(const std::filesystem::path& given, SpecialInText special) {
+Tokenizer Tokenizer::load(const std::filesystem::path& given, SpecialInText special, bool ignore_lengths) {
   const std::filesystem::path path = remote::local_copy(given.string(), is_tokenizer_file);
-  LoadedPipeline loaded = load_pipeline(path);
+  LoadedPipeline loaded = load_pipeline(path, ignore_lengths);
   auto tables = std::make_shared<Tables>(Tables{.pipeline = std::move(loaded.pipeline), .special = special});
   Pipeline& pipeline = tables->pipeline;
   if (loaded.bos) tables->bos = pipeline.token_to_id(*loaded.bos);
@@ -87,6 +88,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& given, SpecialInText spec
       pipeline.add_tokens(parse_special_tokens(ordered, config));
       if (const auto bos = token_text(config, "bos_token")) tables->bos = pipeline.token_to_id(*bos);
       if (const auto eos = token_text(config, "eos_token")) tables->eos = pipeline.token_to_id(*eos);
+      if (const auto pad = token_text(config, "pad_token")) tables->pad = pipeline.token_to_id(*pad);
       const bool split = flag(config, "split_special_tokens", false);
       if (split && special == SpecialInText::kToken) tables->special = SpecialInText::kText;
     } catch (const JsonError& error) {
@@ -117,6 +119,7 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_to
 
 std::optional<TokenId> Tokenizer::bos_id() const { return tables_->bos; }
 std::optional<TokenId> Tokenizer::eos_id() const { return tables_->eos; }
+std::optional<TokenId> Tokenizer::pad_id() const { return tables_->pad; }
 int64_t Tokenizer::vocab_size() const { return tables_->pipeline.vocab_size(); }
 
 std::optional<TokenId> Tokenizer::token_to_id(std::string_view token) const {

@@ -29,12 +29,14 @@ SpecialInText parse_special_in_text(std::string_view name);
 class Tokenizer {
  public:
   // Of a folder the first of tokenizer.json, tekken.json, tokenizer.model (SentencePiece or tiktoken's ranks),
-  // spiece.model, *.tiktoken, vocab.json or vocab.txt with merges.txt (GPT-2's splitting), else the vocabulary alone
-  // (the whole text is one token); and tokenizer_config.json, where there is one, for BOS, EOS and other special
-  // tokens. `path` may also be such a file itself, and may be an address (remote/local_copy.h). Throws UsageError when
-  // files are missing, broken or need something that is not supported. Large ones are kept in a cache in the form that
-  // is read at once (tokenizer/parts_cache.h).
-  static Tokenizer load(const std::filesystem::path& path, SpecialInText special = SpecialInText::kToken);
+  // spiece.model, *.tiktoken, vocab.json or vocab.txt with merges.txt (GPT-2's splitting, or CLIP's where the
+  // vocabulary is CLIP's), else the vocabulary alone (the whole text is one token); and tokenizer_config.json, where
+  // there is one, for BOS, EOS and other special tokens. `path` may also be such a file itself, and may be an address
+  // (remote/local_copy.h). Throws UsageError when files are missing, broken or need something that is not supported.
+  // Large ones are kept in a cache in the form that is read at once (tokenizer/parts_cache.h). A tokenizer.json that
+  // cuts texts or fills them up is refused, unless `ignore_lengths`: then texts keep their lengths.
+  static Tokenizer load(const std::filesystem::path& path, SpecialInText special = SpecialInText::kToken,
+                        bool ignore_lengths = false);
 
   // The ids of `text`. BOS and EOS are added on request where they are known and the tokenizer's own post-processor
   // does not add them anyway. Invalid UTF-8 is read as U+FFFD. Throws Error when the vocabulary cannot express the
@@ -46,7 +48,8 @@ class Tokenizer {
 
   std::optional<TokenId> bos_id() const;
   std::optional<TokenId> eos_id() const;
-  int64_t vocab_size() const;  // with added tokens
+  std::optional<TokenId> pad_id() const;  // that tokenizer_config.json names
+  int64_t vocab_size() const;             // with added tokens
   std::optional<TokenId> token_to_id(std::string_view token) const;
   std::optional<std::string> id_to_token(TokenId id) const;
 

@@ -73,11 +73,22 @@ TEST(Tokenizer, UnsupportedPartsAreNamed) {
   };
   says(load_error("bad_pre", {{"pre_tokenizer", {{"type", "BertPreTokenizer"}}}}),
        "pre_tokenizer type BertPreTokenizer is not");
-  says(load_error("bad_normalizer", {{"normalizer", {{"type", "Precompiled"}}}}), "normalizer type Precompiled is not");
+  says(load_error("bad_normalizer", {{"normalizer", {{"type", "BertNormalizer"}}}}),
+       "normalizer type BertNormalizer is not");
   says(load_error("bad_decoder", {{"decoder", {{"type", "WordPiece"}}}}), "decoder type WordPiece is not supported");
-  says(load_error("bad_model", {{"model", {{"type", "Unigram"}}}}), "model type Unigram is not supported");
-  says(load_error("bad_post", {{"post_processor", {{"type", "BertProcessing"}}}}),
-       "post_processor type BertProcessing");
+  says(load_error("bad_model", {{"model", {{"type", "WordPiece"}}}}), "model type WordPiece is not supported");
+  says(load_error("bad_pieces",
+                  {{"model", {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", json::array({json::array({"a"})})}}}}),
+       "a piece is [\"a\"], expected [\"text\", score].");
+  says(load_error("bad_unk",
+                  {{"model", {{"type", "Unigram"}, {"unk_id", 7}, {"vocab", json::array({json::array({"a", 0.5})})}}}}),
+       "the model's \"unk_id\" is 7, expected the place of a piece.");
+  says(load_error("bad_charsmap", {{"normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}}}}),
+       "the normalizer's \"precompiled_charsmap\" is not base64.");
+  says(load_error("bad_ends", {{"post_processor", {{"type", "RobertaProcessing"}, {"cls", {"x"}}, {"sep", {"x", 1}}}}}),
+       "the post_processor's \"cls\" is [\"x\"], expected [\"token\", id].");
+  says(load_error("bad_post", {{"post_processor", {{"type", "PairProcessing"}}}}),
+       "post_processor type PairProcessing");
   says(load_error("dropout", {{"model", {{"dropout", 0.1}}}}), "option dropout = 0.1 is not supported");
   says(load_error("merge", {{"model", {{"merges", json::array({"a zzzz"})}}}}), "needs the token 'zzzz'");
   says(load_error("padding", {{"padding", {{"length", 8}}}}), "\"padding\" is not supported");

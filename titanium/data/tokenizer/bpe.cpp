@@ -90,11 +90,17 @@ Bpe::Bpe(BpeTables tables, BpeOptions options) : tables_(std::move(tables)), opt
   for (size_t byte = 0; byte < 256; ++byte) {
     fallback_ids_[byte] =
         options_.byte_fallback ? vocabulary().id(fmt::format("<0x{:02X}>", byte)).value_or(kNoToken) : kNoToken;
-    byte_ids_[byte] = options_.byte_level
-                          ? vocabulary().id(byte_to_character(static_cast<unsigned char>(byte))).value_or(kNoToken)
-                          : kNoToken;
+    const std::string character(byte_to_character(static_cast<unsigned char>(byte)));
+    const auto id_of = [&](const std::string& token) {
+      return options_.byte_level ? vocabulary().id(token).value_or(kNoToken) : kNoToken;
+    };
+    byte_ids_[byte] = id_of(character);
+    last_byte_ids_[byte] = id_of(character + options_.end_of_word_suffix);
   }
-  has_every_byte_ = std::ranges::find(byte_ids_, kNoToken) == byte_ids_.end();
+  const auto is_whole = [](const std::array<TokenId, 256>& ids) {
+    return std::ranges::find(ids, kNoToken) == ids.end();
+  };
+  has_every_byte_ = is_whole(byte_ids_) && is_whole(last_byte_ids_);
 }
 
 bool Bpe::never_joins_across(std::string_view marker) const {
@@ -128,6 +134,7 @@ void Bpe::encode_whole(std::string_view word, std::vector<TokenId>& ids) const {
 void Bpe::append_symbols(std::string_view word, std::vector<TokenId>& symbols) const {
   if (has_every_byte_) {
     for (const char c : word) symbols.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+    if (!word.empty()) symbols.back() = last_byte_ids_[static_cast<unsigned char>(word.back())];
     return;
   }
   bool pending_unk = false;  // held back like Hugging Face does: byte tokens overtake it
@@ -136,8 +143,13 @@ void Bpe::append_symbols(std::string_view word, std::vector<TokenId>& symbols) c
   };
   for (size_t at = 0, length = 1; at < word.size(); at += length) {
     if (!options_.byte_level) length = utf8_length(word[at]);
-    const std::string_view character =
+    std::string_view character =
         options_.byte_level ? byte_to_character(static_cast<unsigned char>(word[at])) : word.substr(at, length);
+    std::string last;
+    if (!options_.end_of_word_suffix.empty() && at + length >= word.size()) {
+      last = std::string(character) + options_.end_of_word_suffix;
+      character = last;
+    }
     if (const auto id = vocabulary().id(character)) {
       flush_unk();
       symbols.push_back(*id);

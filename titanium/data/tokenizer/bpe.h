@@ -16,10 +16,11 @@ namespace titanium::data {
 struct BpeOptions {
   std::optional<std::string> unk_token = std::nullopt;
   bool fuse_unk = false;
-  bool byte_fallback = false;  // an unknown character becomes its bytes as <0x..> tokens
-  bool ignore_merges = false;  // a word that is in the vocabulary is one token
-  bool byte_level = false;     // words are bytes, the vocabulary is spelled in the byte alphabet
-  bool whole_words = false;    // no pieces: a word is its token or unk_token (Hugging Face's WordLevel)
+  bool byte_fallback = false;           // an unknown character becomes its bytes as <0x..> tokens
+  bool ignore_merges = false;           // a word that is in the vocabulary is one token
+  bool byte_level = false;              // words are bytes, the vocabulary is spelled in the byte alphabet
+  bool whole_words = false;             // no pieces: a word is its token or unk_token (Hugging Face's WordLevel)
+  std::string end_of_word_suffix = {};  // with which the last character of a word is spelled, as "</w>" of CLIP
 };
 
 // What a pair of neighbours becomes, and how early.
@@ -125,8 +126,9 @@ class Bpe : public Model {
   BpeTables tables_;
   BpeOptions options_;
   std::optional<TokenId> unk_;
-  std::array<TokenId, 256> byte_ids_{};      // byte level: the token of a byte, or -1
-  std::array<TokenId, 256> fallback_ids_{};  // the token <0x..> of a byte, or -1
+  std::array<TokenId, 256> byte_ids_{};       // byte level: the token of a byte, or -1
+  std::array<TokenId, 256> last_byte_ids_{};  // likewise for the last byte of a word
+  std::array<TokenId, 256> fallback_ids_{};   // the token <0x..> of a byte, or -1
   bool has_every_byte_ = false;
 };
 

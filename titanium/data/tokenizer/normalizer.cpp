@@ -1,5 +1,7 @@
 #include "titanium/data/tokenizer/normalizer.h"
 
+#include "titanium/data/tokenizer/base64.h"
+#include "titanium/data/tokenizer/charsmap.h"
 #include "titanium/data/tokenizer/regex.h"
 #include "titanium/data/tokenizer/sentencepiece_normalizer.h"
 #include "titanium/data/tokenizer/unicode.h"
@@ -56,6 +58,29 @@ class Strip : public NormalizerStep {
   bool right_;
 };
 
+// The compiled rules of a SentencePiece model, without what SentencePiece does to white space.
+class Precompiled : public NormalizerStep {
+ public:
+  explicit Precompiled(const Json& json) {
+    const auto compiled = from_base64(text_field(json, "precompiled_charsmap"));
+    TI_CHECK(compiled, "the normalizer's \"precompiled_charsmap\" is not base64.");
+    rules_ = Charsmap(*compiled);
+  }
+  std::string apply(std::string_view text) const override {
+    std::string out;
+    while (!text.empty()) {
+      const auto [replacement, bytes] = rules_.replace_prefix(text);
+      const size_t length = bytes > 0 ? bytes : utf8_length(text[0]);
+      out += bytes > 0 ? replacement : text.substr(0, length);
+      text.remove_prefix(length);
+    }
+    return out;
+  }
+
+ private:
+  Charsmap rules_;
+};
+
 std::shared_ptr<const NormalizerStep> make_step(const Json& json, const std::string& type) {
   using Map = std::pair<const char*, std::string (*)(std::string_view)>;
   for (const auto& [name, map] : {Map{"NFC", to_nfc}, Map{"NFD", to_nfd}, Map{"NFKC", to_nfkc}, Map{"NFKD", to_nfkd},
@@ -69,8 +94,9 @@ std::shared_ptr<const NormalizerStep> make_step(const Json& json, const std::str
   if (type == "Strip") {
     return std::make_shared<Strip>(flag(json, "strip_left", true), flag(json, "strip_right", true));
   }
+  if (type == "Precompiled") return std::make_shared<Precompiled>(json);
   if (type == "SentencePiece") return std::make_shared<SentencePieceNormalizer>(json);
-  refuse_type("normalizer", type, "NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, Sequence");
+  refuse_type("normalizer", type, "NFC, NFD, NFKC, NFKD, Lowercase, Precompiled, Prepend, Replace, Strip, Sequence");
 }
 
 }  // namespace

@@ -51,6 +51,6 @@ struct LoadedPipeline {
 };
 
 // The pipeline of a folder or file: see Tokenizer::load. Throws UsageError.
-LoadedPipeline load_pipeline(const std::filesystem::path& path);
+LoadedPipeline load_pipeline(const std::filesystem::path& path, bool ignore_lengths = false);
 
 }  // namespace titanium::data

@@ -14,6 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kClipBegin = "<|startoftext|>";
+constexpr const char* kClipEnd = "<|endoftext|>";
+constexpr const char* kClipWords = R"('s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+)";
+
 // Runs `read` and puts the file's name before what it complains about.
 template <typename Read>
 auto with_name_of(const fs::path& file, const Read& read) {
@@ -56,8 +60,47 @@ Json merges_from_lines(const std::string& text) {
   return merges;
 }
 
-// What tokenizer.json would say for a vocabulary with merges (GPT-2's pipeline), or without them.
+// CLIP's vocabulary spells the ends of words and knows where a caption begins.
+bool is_clip(const Json& vocab) {
+  return vocab.is_object() && vocab.contains(kClipBegin) && vocab.contains(kClipEnd) && vocab.contains("a</w>");
+}
+
+// What tokenizer.json says for CLIP.
+Json json_of_clip(Json vocab, const std::string& merges) {
+  const auto special = [](const char* token) {
+    return Json{{"content", token}, {"special", true}, {"normalized", false}};
+  };
+  Json json = {
+      {"bos_token", kClipBegin},
+      {"eos_token", kClipEnd},
+      {"added_tokens", Json::array({special(kClipBegin), special(kClipEnd)})},
+      {"normalizer",
+       {{"type", "Sequence"},
+        {"normalizers", Json::array({{{"type", "NFC"}},
+                                     {{"type", "Replace"}, {"pattern", {{"Regex", "\\s+"}}}, {"content", " "}},
+                                     {{"type", "Lowercase"}}})}}},
+      {"pre_tokenizer",
+       {{"type", "Sequence"},
+        {"pretokenizers",
+         Json::array(
+             {{{"type", "Split"}, {"pattern", {{"Regex", kClipWords}}}, {"behavior", "Removed"}, {"invert", true}},
+              {{"type", "ByteLevel"}, {"add_prefix_space", false}}})}}},
+      {"post_processor",
+       {{"type", "RobertaProcessing"},
+        {"cls", {kClipBegin, vocab.at(kClipBegin)}},
+        {"sep", {kClipEnd, vocab.at(kClipEnd)}}}},
+      {"decoder", {{"type", "ByteLevel"}}}};
+  json["model"] = {{"type", "BPE"},
+                   {"unk_token", kClipEnd},
+                   {"end_of_word_suffix", "</w>"},
+                   {"vocab", std::move(vocab)},
+                   {"merges", merges_from_lines(merges)}};
+  return json;
+}
+
+// What tokenizer.json would say for a vocabulary with merges (CLIP's or GPT-2's pipeline), or without them.
 Json json_of_vocabulary(Json vocab, const std::string* merges) {
+  if (merges != nullptr && is_clip(vocab)) return json_of_clip(std::move(vocab), *merges);
   if (merges == nullptr) {
     return {{"model", {{"type", "WordLevel"}, {"vocab", std::move(vocab)}, {"unk_token", "[UNK]"}}}};
   }
@@ -131,9 +174,18 @@ std::optional<fs::path> find_file(const fs::path& folder, std::string_view name)
   return found.empty() ? std::nullopt : std::optional(std::ranges::min(found));
 }
 
-LoadedPipeline load_kind(const Kind& kind, const fs::path& file) {
+// A tokenizer.json that cuts and fills up no texts.
+std::string without_lengths(const std::string& content) {
+  Json json = parse_json(valid(content));
+  for (const char* key : {"truncation", "padding"})
+    if (json.is_object() && json.contains(key)) json[key] = nullptr;
+  return json.dump();
+}
+
+LoadedPipeline load_kind(const Kind& kind, const fs::path& file, bool ignore_lengths) {
   return with_name_of(file, [&] {
     Contents contents = {read_file(file, "tokenizer file")};
+    if (ignore_lengths && kind.read == read_json) contents[0] = without_lengths(contents[0]);
     if (kind.beside != nullptr && fs::exists(file.parent_path() / kind.beside)) {
       contents.push_back(read_file(file.parent_path() / kind.beside, "tokenizer file"));
     }
@@ -149,23 +201,23 @@ LoadedPipeline load_kind(const Kind& kind, const fs::path& file) {
 }
 
 // A file that a path names directly: by its name, else a model or ranks, whatever they are called.
-LoadedPipeline load_file(const fs::path& file) {
+LoadedPipeline load_file(const fs::path& file, bool ignore_lengths) {
   for (const Kind& kind : kKinds) {
-    if (is_called(file, kind.file)) return load_kind(kind, file);
+    if (is_called(file, kind.file)) return load_kind(kind, file, ignore_lengths);
   }
   const std::string name = file.filename().string();
-  if (name.starts_with("tekken") && name.ends_with(".json")) return load_kind(kKinds[1], file);
-  return load_kind(name.ends_with(".json") ? kKinds[0] : kKinds[2], file);
+  if (name.starts_with("tekken") && name.ends_with(".json")) return load_kind(kKinds[1], file, ignore_lengths);
+  return load_kind(name.ends_with(".json") ? kKinds[0] : kKinds[2], file, ignore_lengths);
 }
 
 }  // namespace
 
-LoadedPipeline load_pipeline(const fs::path& named) {
+LoadedPipeline load_pipeline(const fs::path& named, bool ignore_lengths) {
   const fs::path path = bundled(named);
-  if (fs::is_regular_file(path)) return load_file(path);
+  if (fs::is_regular_file(path)) return load_file(path, ignore_lengths);
   if (!fs::is_directory(path)) throw UsageError(missing_tokenizer_sentence(path));
   for (const Kind& kind : kKinds) {
-    if (const auto file = find_file(path, kind.file)) return load_kind(kind, *file);
+    if (const auto file = find_file(path, kind.file)) return load_kind(kind, *file, ignore_lengths);
   }
   no_tokenizer(path);
 }

@@ -12,6 +12,23 @@ Vocabulary parse_vocabulary(const Json& vocab) {
   return Vocabulary(tokens);
 }
 
+// The list of pieces and scores of a Unigram model; ids are places in it.
+UnigramTables parse_pieces(const Json& model) {
+  TokenList tokens;
+  std::vector<UnigramPiece> pieces;
+  for (const Json& entry : list_field(model, "vocab")) {
+    TI_CHECK(entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number(),
+             "a piece is {}, expected [\"text\", score].", shown(entry));
+    const auto id = static_cast<TokenId>(pieces.size());
+    pieces.push_back({.text = entry[0].get<std::string>(), .id = id, .score = entry[1].get<float>()});
+    tokens.emplace_back(pieces.back().text, id);
+  }
+  const Json& unk = field_or_null(model, "unk_id");
+  TI_CHECK(unk.is_number_integer() && unk >= 0 && unk < tokens.size(),
+           "the model's \"unk_id\" is {}, expected the place of a piece.", shown(unk));
+  return tables_of_pieces(Vocabulary(tokens), pieces);
+}
+
 // Both spellings: "left right", and ["left", "right"].
 MergeList parse_merges(const Json& list) {
   TI_CHECK(list.is_array(), "the model's \"merges\" is not a list.");
@@ -51,7 +68,8 @@ std::unique_ptr<const Model> build_model(TokenizerParts& parts, PreTokenizer& pr
   if (auto* unigram = std::get_if<UnigramTables>(&parts.tables)) {
     return std::make_unique<Unigram>(std::move(*unigram),
                                      UnigramOptions{.unk_id = token_id(field_or_null(model, "unk_id")),
-                                                    .byte_fallback = flag(model, "byte_fallback", false)});
+                                                    .byte_fallback = flag(model, "byte_fallback", false),
+                                                    .double_sums = flag(model, "double_sums", false)});
   }
   auto bpe = std::make_unique<Bpe>(std::move(std::get<BpeTables>(parts.tables)),
                                    parse_bpe_options(model, pre_tokenizer.byte_level()));
@@ -86,8 +104,10 @@ BpeOptions parse_bpe_options(const Json& model, bool byte_level) {
     options.whole_words = true;
     return options;
   }
-  if (type != "BPE") refuse_type("model", type, "BPE, WordLevel");
-  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) refuse_option(model, key);
+  if (type != "BPE") refuse_type("model", type, "BPE, WordLevel, Unigram");
+  for (const char* key : {"dropout", "continuing_subword_prefix"}) refuse_option(model, key);
+  if (!field_or_null(model, "end_of_word_suffix").is_null())
+    options.end_of_word_suffix = text_field(model, "end_of_word_suffix");
   options.fuse_unk = flag(model, "fuse_unk", false);
   options.byte_fallback = flag(model, "byte_fallback", false);
   options.ignore_merges = flag(model, "ignore_merges", false);
@@ -101,6 +121,12 @@ TokenizerParts parts_of_json(Json json) {
   }
   const bool byte_level = PreTokenizer::from_json(field_or_null(json, "pre_tokenizer")).byte_level();
   const Json& model = field_or_null(json, "model");
+  if (model_type(model) == "Unigram") {
+    UnigramTables tables = parse_pieces(model);
+    json["model"].erase("vocab");
+    json["model"]["double_sums"] = true;
+    return {std::move(json), std::move(tables)};
+  }
   const BpeOptions options = parse_bpe_options(model, byte_level);
   BpeTables tables =
       tables_of_merges(parse_vocabulary(field_or_null(model, "vocab")),

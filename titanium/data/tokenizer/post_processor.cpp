@@ -12,16 +12,27 @@ void PostProcessor::append(const Json& json) {
   const std::string& type = type_of(json, "post_processor");
   if (type == "Sequence") {
     for (const Json& part : list_field(json, "processors")) append(part);
-  } else if (type == "TemplateProcessing") {
+  } else if (type == "ByteLevel") {
+    return;
+  } else if (type == "TemplateProcessing" || type == "RobertaProcessing" || type == "BertProcessing") {
     TI_CHECK(!has_template_, "the post_processor has two templates, expected one.");
-    append_template(json);
-  } else if (type != "ByteLevel") {
-    refuse_type("post_processor", type, "TemplateProcessing, ByteLevel, Sequence");
+    has_template_ = true;
+    type == "TemplateProcessing" ? append_template(json) : append_ends(json);
+  } else {
+    refuse_type("post_processor", type, "TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel, Sequence");
   }
 }
 
+void PostProcessor::append_ends(const Json& json) {
+  const auto end = [&](const char* name) {
+    const Json& token = list_field(json, name);
+    TI_CHECK(token.size() == 2, "the post_processor's \"{}\" is {}, expected [\"token\", id].", name, shown(token));
+    return Piece{.is_text = false, .ids = {token_id(token[1])}};
+  };
+  pieces_ = {end("cls"), {.is_text = true, .ids = {}}, end("sep")};
+}
+
 void PostProcessor::append_template(const Json& json) {
-  has_template_ = true;
   for (const Json& piece : list_field(json, "single")) {
     if (const Json& text = field_or_null(piece, "Sequence"); !text.is_null()) {
       TI_CHECK(text_field(text, "id") == "A", "the template for a single text names a second text.");

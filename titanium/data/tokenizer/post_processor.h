@@ -8,7 +8,8 @@
 
 namespace titanium::data {
 
-// TemplateProcessing for single texts, ByteLevel (which changes no ids) and Sequences of them.
+// TemplateProcessing for single texts, RobertaProcessing and BertProcessing (one token at each end), ByteLevel (which
+// changes no ids) and Sequences of them.
 class PostProcessor {
  public:
   // Throws Error for any other type, for a second template and for a template that names an unknown token.
@@ -20,6 +21,7 @@ class PostProcessor {
  private:
   void append(const Json& json);
   void append_template(const Json& json);
+  void append_ends(const Json& json);
 
   struct Piece {
     bool is_text;

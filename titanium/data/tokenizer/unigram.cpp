@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "titanium/base/error.h"
 #include "titanium/data/tokenizer/unicode.h"
@@ -9,7 +10,7 @@
 namespace titanium::data {
 namespace {
 
-constexpr size_t kLongestWord = size_t{16} << 20;  // bytes; cutting takes 16 more for each
+constexpr size_t kLongestWord = size_t{16} << 20;  // bytes; cutting takes 16 to 24 more for each
 constexpr float kUnknownPenalty = 10;              // below the lowest score
 constexpr float kLargestSum = 100'000;             // beyond which sums begin again at 0, so that scores still count
 
@@ -45,20 +46,22 @@ Unigram::Unigram(UnigramTables tables, const UnigramOptions& options) : tables_(
   }
 }
 
-// The best step to every place, from left to right. Sums are floats, in the same order and begun again at the same
+// The best step to every place, from left to right. Sums of floats are in the same order and begin again at the same
 // places as in SentencePiece, so that ties fall the same way.
-std::vector<Unigram::Step> Unigram::best_steps(std::string_view word) const {
-  std::vector<Step> best(word.size() + 1);
+template <typename Score>
+std::vector<Unigram::Step<Score>> Unigram::best_steps(std::string_view word) const {
+  constexpr bool kBeginsAgain = std::is_same_v<Score, float>;
+  std::vector<Step<Score>> best(word.size() + 1);
   size_t frontier = 0;  // the last place that was reached
   for (size_t begin = 0; begin < word.size();) {
-    const float sum = best[begin].score;
-    if (sum < -kLargestSum || sum > kLargestSum) {
+    const Score sum = best[begin].score;
+    if (kBeginsAgain && (sum < -kLargestSum || sum > kLargestSum)) {
       for (size_t i = begin; i <= frontier; ++i) best[i].score -= best[i].from >= 0 || i == begin ? sum : 0;
     }
-    const float here = best[begin].score;
+    const Score here = best[begin].score;
     const size_t character = std::min(utf8_length(word[begin]), word.size() - begin);
-    const auto offer = [&](size_t end, float score, int32_t piece) {
-      Step& step = best[end];
+    const auto offer = [&](size_t end, Score score, int32_t piece) {
+      Step<Score>& step = best[end];
       frontier = std::max(frontier, end);
       if (step.from < 0 || score > step.score) step = {score, piece, static_cast<int64_t>(begin)};
     };
@@ -83,7 +86,12 @@ std::vector<Unigram::Step> Unigram::best_steps(std::string_view word) const {
 void Unigram::encode(std::string_view word, std::vector<TokenId>& ids) const {
   TI_CHECK(word.size() <= kLongestWord, "a text of {} bytes is longer than {}, the most that the tokenizer takes.",
            word.size(), kLongestWord);
-  const std::vector<Step> best = best_steps(word);
+  options_.double_sums ? append_best<double>(word, ids) : append_best<float>(word, ids);
+}
+
+template <typename Score>
+void Unigram::append_best(std::string_view word, std::vector<TokenId>& ids) const {
+  const std::vector<Step<Score>> best = best_steps<Score>(word);
   std::vector<std::pair<size_t, size_t>> cuts;  // backwards
   for (size_t end = word.size(); end > 0;) {
     const auto begin = static_cast<size_t>(best[end].from);

@@ -39,6 +39,8 @@ UnigramTables tables_of_pieces(Vocabulary vocabulary, const std::vector<UnigramP
 struct UnigramOptions {
   TokenId unk_id = 0;
   bool byte_fallback = false;  // unknown characters become their bytes as <0x..> tokens
+  bool double_sums = false;    // scores are summed as Hugging Face's tokenizers do, else as SentencePiece does: in
+                               // floats. Ties fall differently.
 };
 
 class Unigram : public Model {
@@ -52,12 +54,16 @@ class Unigram : public Model {
   const Vocabulary& vocabulary() const override { return tables_.vocabulary; }
 
  private:
+  template <typename Score>
   struct Step {  // the best way to reach a place of the text
-    float score = 0;
+    Score score = 0;
     int32_t piece = -1;  // index of a piece, -1: an unknown character
     int64_t from = -1;   // -1: not reached
   };
-  std::vector<Step> best_steps(std::string_view word) const;
+  template <typename Score>
+  std::vector<Step<Score>> best_steps(std::string_view word) const;
+  template <typename Score>
+  void append_best(std::string_view word, std::vector<TokenId>& ids) const;
 
   UnigramTables tables_;
   UnigramOptions options_;
