@@ -1,4 +1,7 @@
-"""Pictures as Pillow and torchtitan read them: decoding, resizing and cutting squares, and the PNG writer."""
+"""Pictures as Pillow and torchtitan read them: decoding, resizing and cutting squares, and the PNG writer.
+
+`images.py --write DIR` only writes the pictures, for tests/fuzz/images.cpp.
+"""
 
 import io
 import json
@@ -7,6 +10,7 @@ import os
 import pathlib
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 import zlib
@@ -124,6 +128,14 @@ def bad_files():
     }
 
 
+def write_files(folder):
+    folder.mkdir(exist_ok=True)
+    for name, data in good_files().items():
+        (folder / name).write_bytes(data)
+    for name, (data, _) in (ours_only() | bad_files()).items():
+        (folder / name).write_bytes(data)
+
+
 def reference_square(image, place):
     """What torchtitan 0.2.2 makes of a picture, with the place of the cut given."""
     width, height = image.size
@@ -146,13 +158,9 @@ class Images(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         source, cls.found = pathlib.Path(folder.name, "in"), pathlib.Path(folder.name, "out")
-        source.mkdir()
         cls.found.mkdir()
         cls.good, cls.ours, cls.bad = good_files(), ours_only(), bad_files()
-        for name, data in cls.good.items():
-            (source / name).write_bytes(data)
-        for name, (data, _) in (cls.ours | cls.bad).items():
-            (source / name).write_bytes(data)
+        write_files(source)
         driver = pathlib.Path(os.environ["TITANIUM_BUILD"], "images_driver")
         subprocess.run([driver, source, cls.found, str(SIZE), "377"], check=True)
 
@@ -213,4 +221,7 @@ class Images(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    if sys.argv[1:2] == ["--write"]:
+        write_files(pathlib.Path(sys.argv[2]))
+    else:
+        unittest.main()

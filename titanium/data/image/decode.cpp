@@ -1,5 +1,6 @@
 #include "titanium/data/image/decode.h"
 
+#include <algorithm>
 #include <array>
 
 #include "titanium/data/image/codecs.h"
