@@ -19,7 +19,7 @@ from torchtitan.models.flux.model.args import FluxModelArgs
 from torchtitan.models.flux.model.autoencoder import AutoEncoder, AutoEncoderParams
 from torchtitan.models.flux.model.model import FluxModel
 from torchtitan.models.flux.model.state_dict_adapter import FluxStateDictAdapter
-from torchtitan.models.flux.utils import create_position_encoding_for_latents
+from torchtitan.models.flux.utils import create_position_encoding_for_latents, pack_latents
 
 DRIVER = os.path.join(os.environ["TITANIUM_BUILD"], "flux_driver")
 LARGEST = 1e-4  # difference
@@ -102,6 +102,41 @@ class Model(Folder):
             self.assertLess(relative(found[0][f"grad.{name}"], parameter.grad), GRADIENTS, name)
         for name, tensor in found[0].items():  # what is recomputed has the same bits
             self.assertTrue(torch.equal(tensor, found[1][name]), name)
+
+    def test_ten_steps_are_torchtitans(self):
+        """From the same weights, images in latent space, noise and times: AdamW, warm-up and clipping included."""
+        steps, rate, warmup, most = 10, 2e-3, 3, 0.5
+        model = torchtitan_model()
+        (self.folder / "config.json").write_text(json.dumps(config_json(SIZES)))
+        save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, self.folder / "model.safetensors")
+        torch.manual_seed(8)
+        latents, noise = torch.randn(2, steps, BATCH, SIZES.in_channels // 4, 2 * ROWS, 2 * COLUMNS)
+        times = torch.rand(steps, BATCH)
+        sigmas = times.view(steps, BATCH, 1, 1, 1)
+        given = {"latents": torch.stack([pack_latents(x) for x in (1 - sigmas) * latents + sigmas * noise]),
+                 "target": torch.stack([pack_latents(x) for x in noise - latents]), "times": times,
+                 "text": torch.randn(steps, BATCH, TEXT, SIZES.context_in_dim), "pooled": torch.randn(steps, BATCH, SIZES.vec_in_dim)}
+        save_file(given | {"grid": torch.tensor([ROWS, COLUMNS])}, self.folder / "in.safetensors")
+        call(DRIVER, "train", self.folder / "config.json", self.folder / "model.safetensors", self.folder / "in.safetensors",
+             self.folder / "out.safetensors", f"--training.steps={steps}", f"--training.local_batch_size={BATCH}",
+             "--training.mixed_precision_param=float32", f"--optimizer.lr={rate}", f"--lr_scheduler.warmup_steps={warmup}",
+             "--lr_scheduler.decay_ratio=0.0", f"--training.max_norm={most}")
+        found = load_file(self.folder / "out.safetensors")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warmup))
+        for step in range(steps):
+            optimizer.zero_grad()
+            now = {name: tensor[step] for name, tensor in given.items()}
+            loss = F.mse_loss(velocity(model, now), now["target"], reduction="sum") / now["target"].numel()
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), most).item()
+            optimizer.step()
+            schedule.step()
+            self.assertLess(abs(found["loss"][step].item() - loss.item()), 1e-4 * loss.item(), step)
+            self.assertLess(abs(found["grad_norm"][step].item() - norm), 1e-4 * norm, step)
+        self.assertGreater(norm, most)
+        for name, parameter in model.named_parameters():
+            self.assertLess(relative(found[name], parameter), 1e-4, name)
 
     def test_attention_is_not_causal(self):
         given = inputs()

@@ -11,6 +11,7 @@
 #include "titanium/cli/eval.h"
 #include "titanium/cli/flight.h"
 #include "titanium/cli/generate.h"
+#include "titanium/cli/generate_image.h"
 #include "titanium/cli/init.h"
 #include "titanium/cli/inspect.h"
 #include "titanium/cli/launch.h"
@@ -43,10 +44,11 @@ constexpr Command kCommands[] = {
     {"Look", "report", "write a page with the plots of a run, or of several", run_report},
     {"Look", "flight", "say why the ranks of a job wait for each other", run_flight, "analyze"},
     {"Use", "generate", "continue a text with a checkpoint", run_generate, "", true},
+    {"Use", "generate-image", "draw images for prompts with a checkpoint", run_generate_image, "", true},
     {"Use", "eval", "measure the loss of a checkpoint", run_eval, "", true},
     {"Use", "convert", "write weights in another format", run_convert},
     {"Use", "inspect", "list what is in a checkpoint", run_inspect},
-    {"Use", "checkpoint", "check a checkpoint for damage", run_checkpoint, "verify"},
+    {"Use", "checkpoint", "list what a run has saved, and check it for damage", run_checkpoint, "list verify"},
     {"Shell", "completion", "a script that completes commands and options in bash or zsh", run_completion, "bash zsh"},
     {"Shell", "man", "the manual page of all commands", run_man},
 };

@@ -495,7 +495,10 @@ void declare_validation_of_flux(Section<Validation>& validation) {
   validation.option("denoising_steps", &Validation::denoising_steps, "Steps of sampling an image.")
       .at_least(1)
       .of(flux);
-  validation.option("eval_freq", &Validation::eval_freq, "Steps between samplings.").at_least(1).of(flux);
+  validation.option("eval_freq", &Validation::eval_freq, "Images are drawn after every validation: see freq.")
+      .at_least(1)
+      .without_effect()
+      .of(flux);
   validation.option("save_img_count", &Validation::save_img_count, "Images to sample and save. -1: all.")
       .at_least(0)
       .or_also(-1)

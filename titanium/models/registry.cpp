@@ -8,6 +8,7 @@
 #include "titanium/base/nearest_name.h"
 #include "titanium/checkpoint/expanded_weights.h"
 #include "titanium/models/deepseek_v3/spec.h"
+#include "titanium/models/flux/spec.h"
 #include "titanium/models/gpt_oss/spec.h"
 #include "titanium/models/llama3/spec.h"
 #include "titanium/models/llama4/spec.h"
@@ -19,7 +20,8 @@ namespace {
 
 const std::vector<ModelSpec>& models() {
   static const std::vector<ModelSpec> all = {
-      llama3::llama2_spec(), llama3::llama3_spec(), qwen3::spec(), deepseek_v3::spec(), gpt_oss::spec(), llama4::spec(),
+      llama3::llama2_spec(), llama3::llama3_spec(), qwen3::spec(), deepseek_v3::spec(),
+      gpt_oss::spec(),       llama4::spec(),        flux::spec(),
   };
   return all;
 }

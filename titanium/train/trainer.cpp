@@ -89,6 +89,7 @@ void report_validation(TrainState& run, const std::vector<ValidationData>& sets,
     metrics.count_tokens(report.tokens);
     metrics.log_validation(run.step, report.loss, set.name);
   }
+  run.task->show_samples(run.step);
 }
 
 // The first step builds and tunes; from the second on a collective that takes long is a fault.

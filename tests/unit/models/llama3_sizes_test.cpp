@@ -72,7 +72,7 @@ TEST(Registry, UnknownNamesGetTheNearestAndTheList) {
   };
   EXPECT_EQ(sentence("llama9", "8B"),
             "model.name = \"llama9\" is not a model of this build. Did you mean \"llama2\"? There are: llama2, llama3, "
-            "qwen3, deepseek_v3, gpt_oss, llama4.");
+            "qwen3, deepseek_v3, gpt_oss, llama4, flux.");
   EXPECT_TRUE(
       sentence("llama3", "8b").starts_with("model.flavor = \"8b\" is not a flavor of llama3. Did you mean \"8B\"?"));
 }

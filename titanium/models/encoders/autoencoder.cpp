@@ -165,6 +165,7 @@ struct Decoder {
 struct Autoencoder::Networks {
   Networks(const AutoencoderArgs& args, const FrozenWeights& weights)
       : encoder(args, weights), decoder(args, weights) {}
+  Tensor in_our_dtype(const Tensor& x) const { return x.to(encoder.in.weight.scalar_type()); }
   Encoder encoder;
   Decoder decoder;
 };
@@ -175,14 +176,15 @@ Autoencoder::~Autoencoder() = default;
 
 Tensor Autoencoder::encode(const Tensor& images_BCHW, const Tensor& noise_Bchw) const {
   const c10::AutoGradMode no_grad(false);
-  const std::vector<Tensor> moments = networks_->encoder(images_BCHW).chunk(2, 1);  // mean and log of the variance
+  const std::vector<Tensor> moments =
+      networks_->encoder(networks_->in_our_dtype(images_BCHW)).chunk(2, 1);  // mean and log of the variance
   const Tensor z = moments[0] + at::exp(moments[1] * 0.5) * noise_Bchw.to(moments[0].scalar_type());
   return (z - args_.shift) * args_.scale;
 }
 
 Tensor Autoencoder::decode(const Tensor& latents_Bchw) const {
   const c10::AutoGradMode no_grad(false);
-  return networks_->decoder(latents_Bchw / args_.scale + args_.shift);
+  return networks_->decoder(networks_->in_our_dtype(latents_Bchw / args_.scale + args_.shift));
 }
 
 }  // namespace titanium::models

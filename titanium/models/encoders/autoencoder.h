@@ -15,7 +15,8 @@ class Autoencoder {
   ~Autoencoder();
 
   // Latents of images [B, 3, H, W] with values from -1 to 1, sampled with `noise` [B, c, h, w], which is standard
-  // normal. Height and width are multiples of the pixels of an element. Never records, as decode.
+  // normal. Height and width are multiples of the pixels of an element. Never records, as decode; both
+  // compute in the dtype of the weights.
   Tensor encode(const Tensor& images_BCHW, const Tensor& noise_Bchw) const;
   Tensor decode(const Tensor& latents_Bchw) const;
 

@@ -41,7 +41,7 @@ FrozenWeights random_frozen_weights(uint64_t seed, Dtype dtype, Device device) {
       ops::init_constant(parameter, name.ends_with("bias") ? 0 : 1);
     } else {
       const auto inputs = static_cast<double>(volume(shape) / shape[0]);
-      ops::init_normal(parameter, seed, 1 / std::sqrt(inputs), 1e6);
+      ops::init_uniform(parameter, seed, std::sqrt(3 / inputs));
     }
     return parameter.value.detach().to(device, dtype);
   };

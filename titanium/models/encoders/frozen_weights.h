@@ -19,8 +19,8 @@ using FrozenWeights = std::function<Tensor(const std::string& name, const Shape&
 FrozenWeights read_frozen_weights(const std::filesystem::path& path, Dtype dtype, Device device,
                                   const std::string& prefix = "");
 
-// Made up, for tests without published weights: matrices are normal with a variance of one over their inputs, vectors
-// named "weight" are ones, those named "bias" zeros. A function of seed, name and index.
+// Made up, for tests without published weights: matrices are uniform with a variance of one over their inputs,
+// vectors named "weight" are ones, those named "bias" zeros. A function of seed, name and index.
 FrozenWeights random_frozen_weights(uint64_t seed, Dtype dtype, Device device);
 
 }  // namespace titanium::models

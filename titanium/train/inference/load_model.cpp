@@ -16,6 +16,13 @@ bool describes_model(const fs::path& folder) {
   return fs::exists(folder / "config.json") || fs::exists(folder / "params.json");
 }
 
+void fill(models::Model& model, const CheckpointRun& run, Device device) {
+  model.compute_dtype = parse_dtype(run.config.training.mixed_precision_param);
+  model.materialize(parse_dtype(run.config.training.dtype), device);
+  model.build_buffers(device);
+  models::load_weights(model, *checkpoint::open_weights(run.checkpoint));
+}
+
 }  // namespace
 
 CheckpointRun plan_checkpoint_run(const config::LoadedConfig& loaded, const fs::path& given_checkpoint) {
@@ -48,10 +55,13 @@ int64_t model_positions(const CheckpointRun& run) {
 
 std::unique_ptr<models::LanguageModel> load_model(const CheckpointRun& run, int64_t max_seq_len, Device device) {
   auto model = as_language_model(models::build_model(run.config, max_seq_len));
-  model->compute_dtype = parse_dtype(run.config.training.mixed_precision_param);
-  model->materialize(parse_dtype(run.config.training.dtype), device);
-  model->build_buffers(device);
-  models::load_weights(*model, *checkpoint::open_weights(run.checkpoint));
+  fill(*model, run, device);
+  return model;
+}
+
+std::unique_ptr<models::Model> load_any_model(const CheckpointRun& run, Device device) {
+  auto model = models::build_model(run.config, std::nullopt);
+  fill(*model, run, device);
   return model;
 }
 

@@ -29,6 +29,8 @@ int64_t model_positions(const CheckpointRun& run);
 
 // The model with its weights on `device`, for sequences of up to `max_seq_len` tokens. Throws as models::build_model,
 // checkpoint::open_weights and models::load_weights do.
+// `load_any_model` takes models of any kind, for as many positions as they were made for.
 std::unique_ptr<models::LanguageModel> load_model(const CheckpointRun& run, int64_t max_seq_len, Device device);
+std::unique_ptr<models::Model> load_any_model(const CheckpointRun& run, Device device);
 
 }  // namespace titanium::train

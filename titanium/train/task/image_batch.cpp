@@ -37,11 +37,11 @@ Tensor times_of(const std::vector<int64_t>& numbers, const ImagePlace& place) {
   return at::tensor(times, at::kFloat).to(place.device);
 }
 
-Tensor images_of(const data::ImageBatch& batch, Dtype dtype, Device device) {
+Tensor images_of(const data::ImageBatch& batch, Device device) {
   // The copy that follows reads it; nothing writes.
   auto* const pixels = const_cast<uint8_t*>(batch.pixels.data());
   const Tensor host = at::from_blob(pixels, {batch.samples, 3, batch.size, batch.size}, at::kByte);
-  return host.to(device).to(at::kFloat).div_(127.5).sub_(1).to(dtype);
+  return host.to(device).to(at::kFloat).div_(127.5).sub_(1);
 }
 
 Tensor encode(const models::TextEncoder& encoder, const std::vector<int32_t>& tokens, int64_t samples, Device device) {
@@ -67,8 +67,8 @@ class ImageBatchOfTask : public Batch {
     return batch_.count * times * place_.values_here(batch_.size);
   }
   std::unique_ptr<MicroBatch> to_device(int64_t first, int64_t count) const override {
-    if (count == batch_.samples) return std::make_unique<ImageMicroBatch>(batch_, place_);
-    return std::make_unique<ImageMicroBatch>(data::rows_of(batch_, first, count), place_);
+    TI_ASSERT(first == 0 && count == batch_.samples, "a model of one stage gets whole batches");
+    return std::make_unique<ImageMicroBatch>(batch_, place_);
   }
 
  private:
@@ -100,7 +100,7 @@ ImageMicroBatch::ImageMicroBatch(const data::ImageBatch& batch, const ImagePlace
   };
   Tensor text = encode(*encoders.text, batch.tokens.at(0), n, place.device);
   Tensor pooled = encode(*encoders.pooled, batch.tokens.at(1), n, place.device);
-  const Tensor images = images_of(batch, model_.compute_dtype, place.device);
+  const Tensor images = images_of(batch, place.device);
   Tensor latents = encoders.autoencoder->encode(images, noise_of("autoencoder.noise")).to(at::kFloat);
   Tensor noise = noise_of("flow.noise");
   counted_ = batch.count;

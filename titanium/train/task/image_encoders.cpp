@@ -37,19 +37,28 @@ std::unique_ptr<models::TextEncoder> load_encoder(const JobConfig& config, const
 
 }  // namespace
 
+bool is_encoder_here(const std::string& name) {
+  if (std::filesystem::exists(name)) return true;
+  if (std::ranges::count(name, '/') == 1 && !name.starts_with('/') && !name.starts_with('.')) return false;
+  throw UsageError(fmt::format(
+      "{} is neither a folder nor the name of a model at Hugging Face (owner/name). Use one of these.", name));
+}
+
 std::filesystem::path encoder_folder(const std::string& name, bool with_weights) {
-  if (std::filesystem::exists(name)) return name;
-  const bool is_hub_name = std::ranges::count(name, '/') == 1 && !name.starts_with('/') && !name.starts_with('.');
-  if (!is_hub_name) {
-    throw UsageError(
-        fmt::format("{} is neither a folder nor the name of a model at Hugging Face (owner/name). Use one "
-                    "of these.",
-                    name));
-  }
+  if (is_encoder_here(name)) return name;
   return remote::local_copy("hf://" + name, [=](const std::string& file) {
     const bool is_weights = file.ends_with(".safetensors");
     return is_weights ? with_weights : file.ends_with(".json") || file.ends_with(".txt") || file.ends_with(".model");
   });
+}
+
+void check_autoencoder(const JobConfig& config) {
+  const std::string& path = config.encoder.autoencoder_path;
+  if (config.training.test_mode || std::filesystem::exists(path)) return;
+  throw UsageError(
+      fmt::format("encoder.autoencoder_path = \"{}\" does not exist. Download ae.safetensors of the model, or train "
+                  "with training.test_mode = true for a test.",
+                  path));
 }
 
 ImageEncoders load_image_encoders(const JobConfig& config, const models::ImageModel& model, Device device) {
@@ -70,12 +79,7 @@ ImageEncoders load_image_encoders(const JobConfig& config, const models::ImageMo
                                   .make = models::make_clip_encoder,
                                   .width = model.pooled_width()},
                                  dtype, device);
-  if (!config.training.test_mode && !std::filesystem::exists(options.autoencoder_path)) {
-    throw UsageError(
-        fmt::format("encoder.autoencoder_path = \"{}\" does not exist. Download ae.safetensors of the "
-                    "model, or train with training.test_mode = true for a test.",
-                    options.autoencoder_path));
-  }
+  check_autoencoder(config);
   encoders.autoencoder = std::make_unique<models::Autoencoder>(
       model.autoencoder(), config.training.test_mode
                                ? models::random_frozen_weights(weight_seed(config.debug), dtype, device)

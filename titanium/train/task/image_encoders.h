@@ -19,8 +19,14 @@ struct ImageEncoders {
 // every rank, in the model's compute dtype. Throws UsageError for files that are missing or do not fit the model.
 ImageEncoders load_image_encoders(const JobConfig& config, const models::ImageModel& model, Device device);
 
-// The folder of an encoder's config.json, weights and tokenizer: `name` itself, or a copy from the hub. `wanted` says
-// which files.
+// Throws UsageError when encoder.autoencoder_path does not exist and its weights are not made up.
+void check_autoencoder(const JobConfig& config);
+
+// Whether an encoder is a folder on this machine; else it is a model of the hub. Throws UsageError for what can be
+// neither.
+bool is_encoder_here(const std::string& name);
+
+// The folder of an encoder's config.json, tokenizer and, if wanted, weights: `name` itself, or a copy from the hub.
 std::filesystem::path encoder_folder(const std::string& name, bool with_weights);
 
 }  // namespace titanium::train

@@ -86,6 +86,8 @@ class Task {
     sets.push_back({"", validation_data()});
     return sets;
   }
+  // Called on all ranks after the validations of a step, for what the task shows of its model beside a loss.
+  virtual void show_samples(int64_t /*step*/) const {}
   // Operations of a training step for each token that a batch counts, as torchtitan counts them.
   virtual double flops_per_token() const = 0;
 };

@@ -1,0 +1,15 @@
+// Images that a run draws while it trains.
+#pragma once
+
+#include "titanium/train/task/image_batch.h"
+#include "titanium/train/task/image_data.h"
+
+namespace titanium::train {
+
+// Draws images for the first captions of validation.dataset, validation.save_img_count of them (-1: for all), and
+// writes them as image_step<step>_<number>.png into validation.save_img_folder of job.dump_folder. On all ranks
+// together; every layout draws the same ones, and the first rank writes them.
+void draw_validation_images(const JobConfig& config, const ImagePlace& place, const parallel::Mesh& mesh,
+                            const std::vector<data::CaptionEncoder>& encoders, int64_t step);
+
+}  // namespace titanium::train
