@@ -210,8 +210,9 @@ void StreamLoader<Stream>::load(const LoaderState& state) {
     }
   }
   stop();
-  for (size_t k = 0; k < corpora_.size(); ++k) {
-    if (const SourceState* saved = find_saved(state, k)) corpora_[k]->set_order(*corpora_[k]->order_of(saved->order));
+  for (size_t k = 0; k < sources_.corpora.size(); ++k) {
+    Corpus& corpus = *sources_.corpora[k];
+    if (const SourceState* saved = find_saved(state, k)) corpus.set_order(*corpus.order_of(saved->order));
   }
   restart(std::move(own));
   log_changes(state);
