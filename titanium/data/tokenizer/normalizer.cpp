@@ -1,6 +1,6 @@
 #include "titanium/data/tokenizer/normalizer.h"
 
-#include "titanium/data/tokenizer/base64.h"
+#include "titanium/base/base64.h"
 #include "titanium/data/tokenizer/charsmap.h"
 #include "titanium/data/tokenizer/regex.h"
 #include "titanium/data/tokenizer/sentencepiece_normalizer.h"
