@@ -2,7 +2,7 @@
 # Cross-compiles parts of the CPU build for aarch64 and tries them under qemu. By hand or every night; no part of the tests. Needs root for apt-get, or the
 # packages installed.
 #
-#   tools/cross_aarch64.sh [TARGET ...]     unit tests (default: unit_base unit_config unit_kernels unit_schedule), or titanium: trains three steps of the
+#   tools/cross_aarch64.sh [TARGET ...]     unit tests (default: unit_base unit_kernels unit_schedule), or titanium: trains three steps of the
 #                                           debug model, whose losses have to be those of build/titanium to 1e-6
 #   TITANIUM_AARCH64_DIR                    where Debian's arm64 packages and the torch wheel are kept (default: ~/.cache/titanium/aarch64)
 set -euo pipefail
@@ -12,7 +12,7 @@ kept=${TITANIUM_AARCH64_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/titanium/aarch64}
 root=$kept/root
 build=build-aarch64
 targets=("$@")
-[ $# -gt 0 ] || targets=(unit_base unit_config unit_kernels unit_schedule)
+[ $# -gt 0 ] || targets=(unit_base unit_kernels unit_schedule)
 
 # Debian's packages of arm64 in a state of apt of its own, so that the machine's stays as it is. Only unpacked, never installed.
 fetch_packages() {
