@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import shutil
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -111,6 +112,40 @@ class DataFormats(unittest.TestCase):
         datasets.DatasetDict({"train": data, "test": data.select(range(10))}).save_to_disk(str(both))
         self.assertEqual(inspect(both)["records"], 2510)
         self.assertEqual(samples(both / "train"), self.expected)
+
+    def test_damaged_files_are_read_or_refused_and_nothing_else(self):
+        texts = pyarrow.array(DOCUMENTS[:200])
+        files = {}
+        for name, column in (("plain", texts), ("view", texts.cast(pyarrow.string_view())), ("words", texts.dictionary_encode()), ("lists", pyarrow.array([[i, i + 1, 7] for i in range(200)]))):
+            table = pyarrow.table({"text": column})
+            for compression in ("zstd", "snappy", "none"):
+                files[f"{name}.{compression}.parquet"] = lambda path, t=table, c=compression: pyarrow.parquet.write_table(t, path, row_group_size=70, compression=c)
+            for kind, new in (("stream", pyarrow.ipc.new_stream), ("file", pyarrow.ipc.new_file)):
+                def write(path, t=table, n=new):
+                    with pyarrow.OSFile(str(path), "wb") as sink, n(sink, t.schema) as writer:
+                        writer.write_table(t, max_chunksize=70)
+                files[f"{name}.{kind}.arrow"] = write
+        rounds = int(os.environ.get("TITANIUM_FUZZ_ROUNDS", 40))  # for each of 20 files
+        folder = self.folder / "fuzz"
+        folder.mkdir()
+        for name, write in files.items():
+            write(folder / name)
+            result = subprocess.run([DRIVER, "fuzz", folder / name, "text", str(rounds), os.environ.get("TITANIUM_FUZZ_SEED", "7")], capture_output=True, text=True)
+            self.assertEqual(result.returncode, 0, f"{name}: {result.returncode} {result.stderr[-500:]}")
+            good, refused = map(int, result.stdout.split())
+            self.assertEqual(good + refused, rounds)
+            self.assertGreater(refused, 0, name)
+
+    def test_offsets_inside_a_column_are_checked(self):
+        data = pyarrow.py_buffer(b"abcdefghij")
+        for offsets, type in (([0, 9, 3, 10], pyarrow.string()), ([0, 2**30, 3, 10], pyarrow.string())):
+            column = pyarrow.Array.from_buffers(type, 3, [None, pyarrow.py_buffer(struct.pack("<4i", *offsets)), data])
+            batch = pyarrow.RecordBatch.from_arrays([column], ["text"])
+            for new in (pyarrow.ipc.new_stream, pyarrow.ipc.new_file):
+                path = self.folder / "offsets.arrow"
+                with pyarrow.OSFile(str(path), "wb") as sink, new(sink, batch.schema) as writer:
+                    writer.write_batch(batch)
+                self.assertIn("cannot be read as Arrow: the offsets of a column do not ascend: the file is damaged.", refusal(path))
 
     def test_refusals(self):
         path = self.folder / "refused.parquet"

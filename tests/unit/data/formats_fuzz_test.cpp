@@ -1,30 +1,11 @@
 // Random damage to files of tokens and archives: records or a sentence, never a crash or a huge allocation.
+#include "tests/support/damaged_bytes.h"
 #include "tests/support/data_files.h"
 #include "tests/support/fuzz.h"
 #include "titanium/data/document.h"
 
 namespace titanium::data::testing {
 namespace {
-
-std::string damaged(std::string bytes, std::mt19937_64& random) {
-  for (uint64_t edits = 1 + random() % 4; edits > 0 && !bytes.empty(); --edits) {
-    const size_t at = random() % (random() % 2 == 0 ? std::min<size_t>(bytes.size(), 80) : bytes.size());
-    switch (random() % 4) {
-      case 0:
-        bytes[at] = static_cast<char>(random());
-        break;
-      case 1:
-        bytes[at] = static_cast<char>(random() % 2 == 0 ? 0xff : 0x7f);
-        break;
-      case 2:
-        bytes.erase(at, 1 + random() % 20);
-        break;
-      default:
-        bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 30));
-    }
-  }
-  return bytes;
-}
 
 template <typename T>
 std::string bytes_of(const std::vector<T>& values) {
@@ -60,7 +41,7 @@ void fuzz(const std::vector<std::pair<std::string, std::string>>& files) {
     const size_t victim = random() % files.size();
     for (size_t i = 0; i < files.size(); ++i) {
       std::ofstream file(folder.path() / files[i].first, std::ios::binary);
-      file << (i == victim ? damaged(files[i].second, random) : files[i].second);
+      file << (i == victim ? test::damaged(files[i].second, random) : files[i].second);
     }
     read(folder.path() / files[0].first, random, good, refused);
   });

@@ -11,6 +11,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "titanium/data/plugin/arrow_functions.h"
@@ -83,9 +84,22 @@ class Rows {
     sizes_.push_back(size);
   }
 
+  // Files of Arrow are used as they lie there, and Arrow's quick validation looks at the first and last offset alone.
+  template <typename Offset>
+  static void check_offsets(const Offset* offsets, int64_t count, int64_t limit) {
+    bool good = count == 0 || (offsets[0] >= 0 && offsets[count] <= limit);
+    for (int64_t i = 0; i < count; ++i) good &= offsets[i] <= offsets[i + 1];
+    if (!good) fail("the offsets of a column do not ascend: the file is damaged.");
+  }
+
   template <typename Array>
   void add_texts(const arrow::Array& column) {
     const auto& texts = static_cast<const Array&>(column);
+    if constexpr (std::is_same_v<Array, arrow::BinaryViewArray>) {
+      check(texts.ValidateFull());
+    } else {
+      check_offsets(texts.raw_value_offsets(), texts.length(), texts.value_data() ? texts.value_data()->size() : 0);
+    }
     for (int64_t i = 0; i < texts.length(); ++i) {
       if (texts.IsNull(i)) {
         put(nullptr, -1);
@@ -115,6 +129,7 @@ class Rows {
   void add_lists(const arrow::Array& column, const std::string& name) {
     const auto& lists = static_cast<const Array&>(column);
     const std::shared_ptr<arrow::Array> values = lists.values();
+    check_offsets(lists.raw_value_offsets(), lists.length(), values->length());
     if (!arrow::is_integer(values->type_id())) fail_for_type(*column.type(), name);
     token_bytes_ = values->type()->byte_width();
     if (token_bytes_ == 1) fail_for_type(*column.type(), name);

@@ -1,0 +1,57 @@
+"""Start with 10^5 files, memory of 100 sources, resume after 10^9 samples: the loader against pyarrow's discovery of the same files.
+
+  bench/data_scale.py BUILD_FOLDER [FILES]
+
+Files are made in a temporary folder and were just written, so that they are in the page cache.
+"""
+
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy
+import pyarrow.dataset
+
+PROGRAM = pathlib.Path(sys.argv[1]) / "bench_scale"
+FILES = int(sys.argv[2]) if len(sys.argv) > 2 else 100_000
+
+
+def run(*arguments):
+    return json.loads(subprocess.run([PROGRAM, *map(str, arguments)], check=True, capture_output=True, text=True).stdout)
+
+
+def discovery(folder):
+    begin = time.perf_counter()
+    found = pyarrow.dataset.dataset(folder, format="json")
+    found.head(8)
+    return time.perf_counter() - begin
+
+
+def main():
+    rng = random.Random(1)
+    line = lambda words: json.dumps({"text": " ".join(rng.choices(["alpha", "beta", "gamma", "delta"], k=words))}) + "\n"
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        text = line(600)
+        for i in range(FILES):
+            place = folder / "many" / f"{i // 1000:03}"
+            place.mkdir(parents=True, exist_ok=True)
+            (place / f"{i:06}.jsonl").write_text(text)
+        starts = [run("start", folder / "many") for _ in range(3)]
+        print(f"start with {FILES} files: {min(s['seconds'] for s in starts):.2f} s ({min(s['processor_seconds'] for s in starts):.2f} s of processor time); pyarrow's data set to its first rows: {discovery(folder / 'many'):.2f} s")
+        lines = folder / "lines.jsonl"
+        lines.write_text("".join(line(rng.randrange(20, 600)) for _ in range(20_000)))
+        memory = run("memory", lines, 100)
+        print(f"100 sources: peak memory {memory['peak_bytes'] / 2**20:.0f} MiB, saved position {memory['state_bytes'] / 1000:.0f} KB")
+        tokens = folder / "tokens.bin"
+        numpy.random.default_rng(1).integers(1, 50_000, 100_000_000, dtype=numpy.uint16).tofile(tokens)
+        for path in (tokens, lines):
+            print(f"resume after 10^9 samples, shuffled, {path.suffix}: {min(run('resume', path)['seconds'] for _ in range(3)):.2f} s")
+
+
+if __name__ == "__main__":
+    main()
