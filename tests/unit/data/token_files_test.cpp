@@ -227,6 +227,9 @@ TEST(TokenFiles, DamageHasASentence) {
   EXPECT_NE(damaged(9, "\x02").find("version 2, and only version 1"), std::string::npos);
   EXPECT_NE(damaged(17, "\x07").find("Megatron's type 7"), std::string::npos);
   EXPECT_NE(damaged(18, "\x09").find("do not fit 9 sequences"), std::string::npos);
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  EXPECT_NE(damaged(26, bytes_of(std::vector{kLeast})).find(fmt::format("and {} bounds of documents", kLeast)),
+            std::string::npos);
   EXPECT_NE(damaged(34, "\xff\xff\xff\x7f").find("it is truncated or damaged"), std::string::npos);
   fs::remove(folder.path() / "u2/a.bin");
   EXPECT_NE(read_error(folder.path() / "u2/a.idx").find("needs a.bin beside it, which cannot be read"),

@@ -96,12 +96,12 @@ class MegatronIndex : public DocumentIndex {
                          dtype));
     sequences_ = index_.number<int64_t>(18);
     const auto boundaries = index_.number<int64_t>(26);
-    documents_ = boundaries - 1;
     const int64_t most = index_.size() / 8;
-    if (sequences_ < 0 || documents_ < 0 || sequences_ > most || documents_ > most ||
+    if (sequences_ < 0 || boundaries < 1 || sequences_ > most || boundaries > most ||
         index_.size() != kLengths + 12 * sequences_ + 8 * boundaries)
-      refuse(path, fmt::format("has {} bytes, which do not fit {} sequences and {} documents", index_.size(),
-                               sequences_, documents_));
+      refuse(path, fmt::format("has {} bytes, which do not fit {} sequences and {} bounds of documents", index_.size(),
+                               sequences_, boundaries));
+    documents_ = boundaries - 1;
   }
 
   int64_t count() const override { return documents_; }
