@@ -1,7 +1,7 @@
 // Aimed fuzzing of pictures and archives: damages the files of a folder and reads them in this process, built with the
 // address, leak and undefined-behaviour sanitizers:
 //
-//   tests/parity/images.py --write DIR && ninja -C build fuzz_images && build/fuzz_images DIR 100000
+//   tests/parity/images.py --write DIR && ninja -C build-asan fuzz_images && build-asan/fuzz_images DIR 100000
 //
 // A picture gives pixels or an ImageError, an archive samples or an Error; anything else, an input that takes more than
 // 5 s of the processor, and memory that is not given back are findings. A third argument is the first number; the same
