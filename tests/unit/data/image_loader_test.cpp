@@ -273,6 +273,26 @@ TEST_F(Images, SamplesOfArchivesHaveAllPartsOfAKey) {
   EXPECT_EQ(sample_parts(first.bytes).size(), 3U);
 }
 
+TEST_F(Images, ArchivesAreEnteredBetweenSamples) {
+  std::string bytes;
+  const auto part = [](int64_t i) { return std::string(100'000, static_cast<char>('a' + i % 26)); };
+  for (int64_t i = 0; i < 50; ++i)
+    bytes += tar_member(fmt::format("{}.jpg", i), part(i)) + tar_member(fmt::format("{}.txt", i), "x");
+  const auto path = folder_.write("a.tar", bytes + tar_end());
+  const RecordSourceOptions options{.reading = {.whole_samples = true}};
+  RecordSource first(path, options), second(path, options);
+  const Anchor anchor = first.read(45)->entrance();
+  EXPECT_GT(anchor.record, 30);
+  EXPECT_LE(anchor.record, 45);
+  second.add_anchor(anchor);
+  for (const int64_t i : {anchor.record, int64_t{45}, int64_t{49}}) {
+    const Record record = second.read(i).value();
+    EXPECT_EQ(image_text(record).key, std::to_string(i));
+    EXPECT_EQ(image_text(record).image, part(i));
+  }
+  EXPECT_FALSE(second.read(50));
+}
+
 TEST_F(Images, BundledSetsAreReadWhole) {
   for (const auto& [name, count] : {std::pair{"cc12m_test", 32}, {"coco_test", 16}}) {
     CorpusOptions bundled = corpus();
