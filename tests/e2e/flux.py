@@ -50,7 +50,10 @@ class Flux(unittest.TestCase):
         launcher = ["launch", "--nproc-per-node", ranks, "--"] if ranks > 1 else []
         cls.run_program(*launcher, "train", *cls.options, *cls.training, f"--job.dump_folder={cls.folder / dump}", *options)
         lines = [json.loads(line) for line in (cls.folder / dump / "metrics.jsonl").read_text().splitlines()]
-        return [line["loss"] for line in lines if "loss" in line]
+        lines = [line for line in lines if "loss" in line]
+        for line in lines:  # 4 patches and 16 tokens of the text
+            assert abs(line["images_per_s"] - line["tps"] / 20) < 1e-6 * line["tps"], line
+        return [line["loss"] for line in lines]
 
     def test_a_layout_goes_on_with_the_same_losses_and_draws_the_same_image(self):
         self.assertEqual(len(self.one), 4)

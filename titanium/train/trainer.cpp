@@ -75,6 +75,7 @@ MetricsOptions metrics_options(const config::LoadedConfig& loaded, const TrainSt
   }
   options.non_data_parallel_size = run.mesh->dims().non_data_parallel_size();
   options.flops_per_token = run.task->flops_per_token();
+  options.tokens_per_image = run.task->tokens_per_image();
   if (run.device.is_cuda()) {
     options.peak_flops = peak_flops(monitor.device_name());
     log_info("Peak FLOPS used for computing MFU: {:.3e}", *options.peak_flops);

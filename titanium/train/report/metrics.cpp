@@ -117,6 +117,11 @@ double Metrics::tokens_per_second(int64_t tokens, double seconds) const {
   return static_cast<double>(tokens) / (seconds * static_cast<double>(options_.non_data_parallel_size));
 }
 
+std::optional<double> Metrics::images_per_second(double tps) const {
+  if (options_.tokens_per_image == 0) return std::nullopt;
+  return tps / static_cast<double>(options_.tokens_per_image);
+}
+
 Metrics::Rates Metrics::rates(const StepResults& results, const IntervalCounts& counts) const {
   Rates rates{.seconds = results.finished - interval_.begin};
   rates.tps = tokens_per_second(counts.tokens, rates.seconds);
@@ -150,6 +155,7 @@ std::vector<Scalar> Metrics::scalars(const StepResults& results, const IntervalC
       {"lr", results.lr},
   };
   if (rates.mfu) scalars.push_back({"mfu(%)", *rates.mfu});
+  if (const auto images = images_per_second(rates.tps)) scalars.push_back({"throughput(images/s)", *images});
   add_experts(results.experts, scalars);
   add_sources(results.tokens_by_source, scalars);
   return scalars;
@@ -193,6 +199,7 @@ void Metrics::write_records(const StepResults& results, const IntervalCounts& co
                            .step_s = rates.seconds / static_cast<double>(steps),
                            .data_wait_percent = rates.data_wait_percent,
                            .unix_s = unix_seconds(),
+                           .images_per_s = images_per_second(rates.tps),
                            .experts = results.experts,
                            .tokens_by_source = results.tokens_by_source};
   if (jsonl_) jsonl_->write(record);

@@ -32,6 +32,7 @@ struct MetricsOptions {
   RunObserver* observer = nullptr;  // outlives the metrics; may be null
   int64_t resumed_step = 0;         // the last step of the checkpoint that the run goes on from
   double flops_per_token = 0;
+  int64_t tokens_per_image = 0;                     // 0: the run does not train on images
   std::optional<double> peak_flops = std::nullopt;  // of the device; none on a CPU, which claims no MFU
   int64_t non_data_parallel_size = 1;               // ranks that share one rank's tokens: cp * tp * pp
 };
@@ -111,6 +112,7 @@ class Metrics {
   void open_files();
   Rates rates(const StepResults& results, const IntervalCounts& counts) const;
   double tokens_per_second(int64_t tokens, double seconds) const;
+  std::optional<double> images_per_second(double tps) const;  // per device, as tps; none without images
   std::vector<observe::Scalar> scalars(const StepResults& results, const IntervalCounts& counts,
                                        const Rates& rates) const;
   void write_records(const StepResults& results, const IntervalCounts& counts, const Rates& rates);

@@ -31,6 +31,10 @@ std::string sources(const std::vector<SourceTokens>& sources) {
   return members.empty() ? "" : fmt::format(R"(, "tokens_by_source": {{{}}})", fmt::join(members, ", "));
 }
 
+std::string images(std::optional<double> per_second) {
+  return per_second ? fmt::format(R"(, "images_per_s": {})", number(per_second)) : "";
+}
+
 // Whether a line is a record of that step or an earlier one. A line cut short by a crash is not JSON.
 bool is_up_to(const std::string& line, int64_t step) {
   try {
@@ -59,15 +63,16 @@ MetricsJsonl::MetricsJsonl(const std::filesystem::path& path, int64_t resumed_st
 }
 
 void MetricsJsonl::write(const JsonlRecord& record) {
-  file_->append(fmt::format(
-      R"({{"step": {}, "loss": {}, "max_loss": {}, "grad_norm": {}, "lr": {}, "tps": {}, "tflops": {}, )"
-      R"("mfu": {}, "memory_gib": {}, "memory_active_gib": {}, "tokens": {}, "time_s": {}, )"
-      R"("step_s": {}, "data_wait_percent": {}, "unix_s": {:.3f}{}{}}})"
-      "\n",
-      record.step, number(record.loss), number(record.max_loss), number(record.grad_norm), number(record.lr),
-      number(record.tps), number(record.tflops), number(record.mfu), number(record.memory_gib),
-      number(record.memory_active_gib), record.tokens, number(record.time_s), number(record.step_s),
-      number(record.data_wait_percent), record.unix_s, experts(record.experts), sources(record.tokens_by_source)));
+  file_->append(
+      fmt::format(R"({{"step": {}, "loss": {}, "max_loss": {}, "grad_norm": {}, "lr": {}, "tps": {}, "tflops": {}, )"
+                  R"("mfu": {}, "memory_gib": {}, "memory_active_gib": {}, "tokens": {}, "time_s": {}, )"
+                  R"("step_s": {}, "data_wait_percent": {}, "unix_s": {:.3f}{}{}{}}})"
+                  "\n",
+                  record.step, number(record.loss), number(record.max_loss), number(record.grad_norm),
+                  number(record.lr), number(record.tps), number(record.tflops), number(record.mfu),
+                  number(record.memory_gib), number(record.memory_active_gib), record.tokens, number(record.time_s),
+                  number(record.step_s), number(record.data_wait_percent), record.unix_s, images(record.images_per_s),
+                  experts(record.experts), sources(record.tokens_by_source)));
 }
 
 void MetricsJsonl::write_validation(int64_t step, double loss, const std::string& set, double unix_s) {

@@ -20,16 +20,17 @@ struct JsonlRecord {
   double lr = 0;
   double tps = 0;
   double tflops = 0;
-  std::optional<double> mfu = std::nullopt;         // percent
-  double memory_gib = 0;                            // reserved by the allocator
-  double memory_active_gib = 0;                     // of it, in tensors
-  int64_t tokens = 0;                               // seen by all ranks since the first step
-  double time_s = 0;                                // since this process began to train
-  double step_s = 0;                                // mean of the steps since the last record
-  double data_wait_percent = 0;                     // of the time since then
-  double unix_s = 0;                                // when it was written
-  std::vector<ExpertBalance> experts = {};          // left out where there are none
-  std::vector<SourceTokens> tokens_by_source = {};  // likewise
+  std::optional<double> mfu = std::nullopt;           // percent
+  double memory_gib = 0;                              // reserved by the allocator
+  double memory_active_gib = 0;                       // of it, in tensors
+  int64_t tokens = 0;                                 // seen by all ranks since the first step
+  double time_s = 0;                                  // since this process began to train
+  double step_s = 0;                                  // mean of the steps since the last record
+  double data_wait_percent = 0;                       // of the time since then
+  double unix_s = 0;                                  // when it was written
+  std::optional<double> images_per_s = std::nullopt;  // left out where samples are no images
+  std::vector<ExpertBalance> experts = {};            // left out where there are none
+  std::vector<SourceTokens> tokens_by_source = {};    // likewise
 };
 
 class MetricsJsonl {

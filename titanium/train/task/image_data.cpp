@@ -2,6 +2,7 @@
 
 #include "titanium/base/collect_errors.h"
 #include "titanium/base/error.h"
+#include "titanium/data/caption_tokenizer.h"
 #include "titanium/data/dataset_registry.h"
 #include "titanium/data/source_files.h"
 #include "titanium/train/task/image_encoders.h"
@@ -10,22 +11,8 @@
 namespace titanium::train {
 namespace {
 
-// Captions of `length` tokens. One that is too long ends with the token of the end all the same, where `keeps_end`.
-data::CaptionEncoder fixed_length(const data::Tokenizer& tokenizer, int64_t length, data::TokenId filler,
-                                  bool keeps_end) {
-  return [=](std::string_view caption) {
-    std::vector<data::TokenId> ids = tokenizer.encode(caption, /*add_bos=*/true, /*add_eos=*/true);
-    if (const auto end = tokenizer.eos_id(); static_cast<int64_t>(ids.size()) > length && keeps_end && end) {
-      ids[static_cast<size_t>(length) - 1] = *end;
-    }
-    ids.resize(static_cast<size_t>(length), filler);
-    return ids;
-  };
-}
-
-// What T5 and CLIP fill up with: their own token, or that of the end.
-data::TokenId filler_of(const data::Tokenizer& tokenizer) {
-  return tokenizer.token_to_id("<pad>").value_or(tokenizer.eos_id().value_or(0));
+data::CaptionEncoder encoder_of(const data::CaptionTokenizer& tokenizer) {
+  return [tokenizer](std::string_view caption) { return tokenizer.encode(caption); };
 }
 
 data::CorpusOptions corpus_of(const data::Dataset& dataset, const config::Training& training, int64_t streams,
@@ -56,16 +43,17 @@ data::ImageLoaderOptions options_of(const JobConfig& config, int64_t batch, cons
 }  // namespace
 
 std::vector<data::CaptionEncoder> caption_encoders(const JobConfig& config) {
+  using data::CaptionTokenizer;
   const config::Encoder& encoder = config.encoder;
   if (config.training.test_mode) {
-    const auto tokenizer = data::Tokenizer::load(config.model.hf_assets_path);
-    return {fixed_length(tokenizer, encoder.max_t5_encoding_len, 0, false),
-            fixed_length(tokenizer, kPooledTextTokens, 0, false)};
+    const std::string& folder = config.model.hf_assets_path;
+    return {encoder_of(CaptionTokenizer::test(folder, encoder.max_t5_encoding_len)),
+            encoder_of(CaptionTokenizer::test(folder, kPooledTextTokens))};
   }
-  const auto text = data::Tokenizer::load(encoder_folder(encoder.t5_encoder, /*with_weights=*/false));
-  const auto pooled = data::Tokenizer::load(encoder_folder(encoder.clip_encoder, /*with_weights=*/false));
-  return {fixed_length(text, encoder.max_t5_encoding_len, filler_of(text), true),
-          fixed_length(pooled, kPooledTextTokens, filler_of(pooled), true)};
+  const auto text = encoder_folder(encoder.t5_encoder, /*with_weights=*/false);
+  const auto pooled = encoder_folder(encoder.clip_encoder, /*with_weights=*/false);
+  return {encoder_of(CaptionTokenizer::t5(text, encoder.max_t5_encoding_len)),
+          encoder_of(CaptionTokenizer::clip(pooled, kPooledTextTokens))};
 }
 
 std::unique_ptr<data::ImageLoader> build_image_loader(const JobConfig& config,

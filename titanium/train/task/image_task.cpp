@@ -85,10 +85,10 @@ class ImageTask : public Task {
   void show_samples(int64_t step) const override {
     draw_validation_images(config_, validation_, mesh_, captions_, step);
   }
-  double flops_per_token() const override {
-    const int64_t tokens = patches_of(config_.training.img_size) + config_.encoder.max_t5_encoding_len;
-    return training_.model.costs().size(tokens).flops_per_token;
+  int64_t tokens_per_image() const override {
+    return patches_of(config_.training.img_size) + config_.encoder.max_t5_encoding_len;
   }
+  double flops_per_token() const override { return training_.model.costs().size(tokens_per_image()).flops_per_token; }
 
  private:
   JobConfig config_;

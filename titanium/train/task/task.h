@@ -88,6 +88,8 @@ class Task {
   }
   // Called on all ranks after the validations of a step, for what the task shows of its model beside a loss.
   virtual void show_samples(int64_t /*step*/) const {}
+  // Tokens that a batch counts for each image; 0 where samples are no images. Metrics then have images per second.
+  virtual int64_t tokens_per_image() const { return 0; }
   // Operations of a training step for each token that a batch counts, as torchtitan counts them.
   virtual double flops_per_token() const = 0;
 };
