@@ -143,7 +143,39 @@ SETTINGS = [
 ]
 
 
+@dataclasses.dataclass
+class ImageSetting:
+    """The step of an image model alone (bench/train/image_step.cpp)."""
+    name: str
+    pixels: int
+    text: int
+    batch: int
+    recompute: str
+    peer: str
+    mark: float  # images per second
+    most_gib: float
+
+
+IMAGES = [
+    ImageSetting("Flux-dev, 256 + 512 tokens, batch 8, nothing recomputed", 256, 512, 8, "none", "15.3 (torchtitan compiled, 105 GiB)", 15.7, 105),
+    ImageSetting("Flux-dev, 256 + 512 tokens, batch 16, full", 256, 512, 16, "full", "13.1 (torchtitan compiled, 92 GiB)", 14.5, 92),
+    ImageSetting("Flux-dev, 4096 + 512 tokens, batch 2, nothing recomputed", 1024, 512, 2, "none", "1.93 (torchtitan compiled, full, 90 GiB)", 2.05, 125),
+]
+
 OURS = ROOT / "build" / "titanium"
+
+
+def image_row(setting):
+    done = subprocess.run([ROOT / "build" / "bench_image_step", str(setting.pixels), str(setting.text), "13",
+                           "--job.custom_config_module=torchtitan.models.flux.job_config", "--model.name=flux", "--model.flavor=flux-dev",
+                           "--training.dtype=bfloat16", f"--training.local_batch_size={setting.batch}",
+                           f"--activation_checkpoint.mode={setting.recompute}"], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        return f"| {setting.name} | {done.stderr.strip().splitlines()[-1][:200]} | | {setting.peer} | missed |"
+    found = json.loads(done.stdout.splitlines()[-1])
+    reached = found["images_per_s"] >= setting.mark and found["memory_gib"] <= setting.most_gib
+    return (f"| {setting.name} | {found['images_per_s']:.2f} | {found['memory_gib']:.1f} | {setting.peer} | "
+            f"{setting.mark} at {setting.most_gib} GiB: {'reached' if reached else 'missed'} |")
 
 
 def program(*arguments, folder, titanium=OURS):
@@ -265,6 +297,14 @@ def main():
         if options.against:
             older.append(measure(setting, new_folder(options.work, f"after_{i}"), options.against))
         table.append(row(setting, found, ceilings, older))
+        print(table[-1], flush=True)
+        options.result.write_text("\n".join(table) + "\n")
+    images = [setting for setting in IMAGES if re.search(options.rows, setting.name)]
+    if not images:
+        return
+    table += ["", "Image models, the step alone, without encoders and data:", "", "| setting | images/s | GiB | best peer | mark |", "|---|---|---|---|---|"]
+    for setting in images:
+        table.append(image_row(setting))
         print(table[-1], flush=True)
         options.result.write_text("\n".join(table) + "\n")
 

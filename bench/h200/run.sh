@@ -6,6 +6,7 @@
 #
 #   bench/h200/run.sh [RESULT_FILE]         about 18 minutes on an H200
 #   ROWS='8B batch|1B' bench/h200/run.sh    only the settings that match
+#   ninja -C build bench_image_step         before, for the rows of image models
 #   AGAINST=older/titanium                  measures an older build before and after each setting
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

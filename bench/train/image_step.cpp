@@ -6,6 +6,7 @@
 // Prints one line of JSON: images per second (median of the steps after the first three) and GiB reserved at the peak.
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
