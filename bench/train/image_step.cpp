@@ -16,7 +16,7 @@
 #include "titanium/models/image_model.h"
 #include "titanium/models/registry.h"
 #include "titanium/ops/modulation.h"
-#include "titanium/tensor/cuda_backend.h"
+#include "titanium/tensor/gpu_backend.h"
 #include "titanium/train/report/memory_monitor.h"
 #include "titanium/train/train_step.h"
 
