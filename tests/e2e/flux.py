@@ -97,7 +97,7 @@ class Flux(unittest.TestCase):
             return self.run_program("train", *self.options, *self.training, f"--job.dump_folder={self.folder / 'refused'}", *options, code=2)
 
         self.assertIn("training.img_size = 40 is not a multiple of the 16 pixels of a patch. Use 32 or 48.", refused("--training.img_size=40"))
-        self.assertIn("does not exist. Download ae.safetensors of the model, or train with training.test_mode = true for a test.",
+        self.assertIn("does not exist. Set training.test_mode = true for a test without it, or fetch it with: titanium download",
                       refused("--training.no_test_mode"))
         self.assertIn('clip_encoder = "./tests/assets/flux_test_encoders/clip-vit-large-patch14" gives 768 columns, but the model takes 700.',
                       self.with_sizes({"pooled_projection_dim": 700}, refused))

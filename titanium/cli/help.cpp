@@ -38,6 +38,7 @@ constexpr std::pair<std::string_view, std::string_view> kExamples[] = {
     {"eval", "titanium eval --checkpoint outputs/checkpoint/step-1000 --text documents.jsonl"},
     {"convert", "titanium convert outputs/checkpoint/step-1000 weights --to hf"},
     {"inspect", "titanium inspect outputs/checkpoint/step-1000 --stats"},
+    {"generate-image", "titanium generate-image --checkpoint outputs/checkpoint --prompts prompts.txt --out images"},
     {"checkpoint", "titanium checkpoint verify outputs/checkpoint/step-1000"},
     {"completion", "source <(titanium completion bash)"},
     {"man", "titanium man > titanium.1 && man ./titanium.1"},
@@ -105,7 +106,7 @@ std::string program_help() {
   std::string_view group;
   for (const Command& command : commands()) {
     if (command.group != group) text += fmt::format("\n{}\n", group = command.group);
-    text += fmt::format("  {:<12}{}\n", command.name, command.summary);
+    text += fmt::format("  {:<16}{}\n", command.name, command.summary);
   }
   return text +
          "\ntitanium <command> --help explains a command; titanium --version names the libraries in use.\n"

@@ -32,7 +32,13 @@ constexpr Repository kRepositories[] = {
     {"zyda", "Zyphra/Zyda", "*.parquet"},
     {"the-stack-v2", "bigcode/the-stack-v2", "*.parquet"},
     {"finemath", "HuggingFaceTB/finemath", "finemath-4plus/*.parquet"},
+    {"cc12m-wds", "pixparse/cc12m-wds", "*.tar"},
 };
+
+std::string_view owner_of(const std::string& model) {
+  const auto* owner = std::ranges::find_if(kOwners, [&](const Owner& one) { return model.starts_with(one.prefix); });
+  return owner == std::end(kOwners) ? "OWNER" : owner->name;
+}
 
 }  // namespace
 
@@ -42,9 +48,8 @@ std::string missing_tokenizer_sentence(const std::filesystem::path& path) {
     return fmt::format("tokenizer folder {} does not exist. Name a folder that holds tokenizer.json.", path.string());
   }
   const std::string name = place.filename().string();
-  const auto* owner = std::ranges::find_if(kOwners, [&](const Owner& one) { return name.starts_with(one.prefix); });
   return fmt::format("tokenizer folder {} does not exist. Fetch it with: {}--repo_id {}/{} --assets tokenizer config",
-                     path.string(), kCommand, owner == std::end(kOwners) ? "OWNER" : owner->name, name);
+                     path.string(), kCommand, owner_of(name), name);
 }
 
 std::string missing_dataset_sentence(const std::string& name) {
@@ -57,6 +62,30 @@ std::string missing_dataset_sentence(const std::string& name) {
       "Dataset {0} is not on this machine. Fetch it, or as many of its files as you need, with: {1}{2} --repo-type "
       "dataset --include '{3}' --local-dir data/{0}; then set dataset_path = \"data/{0}\".",
       name, kCommand, found->repository, found->files);
+}
+
+std::string missing_data_sentence(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  if (name == "coco-validation") {
+    return fmt::format(
+        "Data path {} does not exist. Fetch pictures with captions, e.g. with: {}howard-hou/COCO-Text --repo-type "
+        "dataset --local-dir data/coco; and pack each picture with its caption into .tar archives there.",
+        path.string(), kCommand);
+  }
+  const auto* found = std::ranges::find(kRepositories, name, &Repository::dataset);
+  if (found == std::end(kRepositories)) {
+    return fmt::format("Data path {} does not exist. Check training.dataset_path.", path.string());
+  }
+  return fmt::format(
+      "Data path {0} does not exist. Fetch it, or as many of its files as you need, with: {1}{2} --repo-type dataset "
+      "--include '{3}' --local-dir {0}",
+      path.string(), kCommand, found->repository, found->files);
+}
+
+std::string download_of_file(const std::filesystem::path& file) {
+  const std::string name = file.parent_path().filename().string();
+  return fmt::format("{}--repo_id {}/{} --additional_patterns {}", kCommand, owner_of(name), name,
+                     file.filename().string());
 }
 
 bool names_download(std::string_view sentence) { return sentence.find(kCommand) != std::string_view::npos; }

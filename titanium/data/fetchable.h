@@ -16,6 +16,13 @@ std::string missing_tokenizer_sentence(const std::filesystem::path& path);
 // fetches it.
 std::string missing_dataset_sentence(const std::string& name);
 
+// Why the data path `path`, which does not exist, cannot be read: where its last part is the name of a data set that
+// the hub has, with the command that fetches it.
+std::string missing_data_sentence(const std::filesystem::path& path);
+
+// The command that fetches one more file of the model whose folder assets/hf/NAME this is.
+std::string download_of_file(const std::filesystem::path& file);
+
 // Whether a sentence is of these kinds and names the command that mends it.
 bool names_download(std::string_view sentence);
 

@@ -11,6 +11,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/data/fetchable.h"
 #include "titanium/remote/byte_source.h"
 #include "titanium/remote/url.h"
 
@@ -169,8 +170,7 @@ std::vector<SourceFile> files_of_path(const fs::path& given) {
     if (!fs::exists(path, error) && fs::exists(path.string() + ending, error)) path += ending;
   }
   const fs::file_status status = fs::status(path, error);
-  TI_CHECK(status.type() != fs::file_type::not_found, "Data path {} does not exist. Check training.dataset_path.",
-           path.string());
+  if (status.type() == fs::file_type::not_found) throw Error(missing_data_sentence(path));
   TI_CHECK(!error, "Data path {} cannot be read: {}. Check the path and its permissions.", path.string(),
            error.message());
   std::vector<SourceFile> files;

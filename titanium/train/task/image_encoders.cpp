@@ -2,6 +2,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/data/fetchable.h"
 #include "titanium/remote/local_copy.h"
 #include "titanium/train/train_state.h"
 
@@ -56,9 +57,9 @@ void check_autoencoder(const JobConfig& config) {
   const std::string& path = config.encoder.autoencoder_path;
   if (config.training.test_mode || std::filesystem::exists(path)) return;
   throw UsageError(
-      fmt::format("encoder.autoencoder_path = \"{}\" does not exist. Download ae.safetensors of the model, or train "
-                  "with training.test_mode = true for a test.",
-                  path));
+      fmt::format("encoder.autoencoder_path = \"{}\" does not exist. Set training.test_mode = true for a test without "
+                  "it, or fetch it with: {}",
+                  path, data::download_of_file(path)));
 }
 
 ImageEncoders load_image_encoders(const JobConfig& config, const models::ImageModel& model, Device device) {
