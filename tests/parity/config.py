@@ -220,7 +220,8 @@ def main():
             (folder / file).write_text(text)
             sets.append([f"--job.config_file={folder / file}"])
         sets.append(["--training.steps=7", "--job.config-file", str(folder / "types.toml")])
-        shipped = sorted((ROOT / "configs").rglob("*.toml"))
+        # torchtitan does not know mixes of sources.
+        shipped = sorted(path for path in (ROOT / "configs").rglob("*.toml") if "[[training.sources]]" not in path.read_text())
         # TITANIUM_CONFIGS: a folder with more files to compare, such as a checkout of torchtitan.
         if more := os.environ.get("TITANIUM_CONFIGS"):
             shipped += sorted(pathlib.Path(more).rglob("models/*/train_configs/*.toml"))
