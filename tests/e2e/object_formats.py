@@ -140,7 +140,7 @@ class ObjectFormats(s3_case.S3Case):
         self.assertIn("Data file s3://corpus/cut/a.parquet cannot be read as Parquet: ", self.inspect("s3://corpus/cut", code=1))
         self.server.put("corpus", "cut2/a.idx", megatron_index()[:-8])
         self.server.put("corpus", "cut2/a.bin", ALL_TOKENS.tobytes())
-        self.assertIn("which do not fit 700 sequences and 700 documents", self.inspect("s3://corpus/cut2/a.idx", code=1))
+        self.assertIn("which do not fit 700 sequences and 701 bounds of documents", self.inspect("s3://corpus/cut2/a.idx", code=1))
 
     def test_an_unknown_name_is_told_by_its_content(self):
         self.server.put("corpus", "odd/table", FORMATS["parquet"]["a.parquet"])
