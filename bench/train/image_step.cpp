@@ -105,7 +105,7 @@ TaskSpec random_task() {
 }
 
 void measure(const JobConfig& config, int64_t steps) {
-  choose_cuda_allocator();
+  choose_gpu_allocator();
   const Device device = parse_device(config.training.device, /*local_rank=*/0);
   auto model = models::build_model(config, std::nullopt);
   models::TrainingDefaults defaults = models::find_model(config.model.name).training;
@@ -117,7 +117,7 @@ void measure(const JobConfig& config, int64_t steps) {
   for (int64_t step = 0; step < steps; ++step) {
     const auto begin = std::chrono::steady_clock::now();
     train_step(run);
-    if (device.is_cuda()) synchronize_cuda();
+    if (device.is_cuda()) synchronize_gpu();
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     if (step >= 3) seconds.push_back(taken.count());
   }
