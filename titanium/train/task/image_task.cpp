@@ -4,6 +4,7 @@
 #include "titanium/train/task/image_batch.h"
 #include "titanium/train/task/image_data.h"
 #include "titanium/train/task/image_samples.h"
+#include "titanium/train/task/loader_source.h"
 #include "titanium/train/train_state.h"
 
 namespace titanium::train {
@@ -13,29 +14,18 @@ constexpr int64_t kPixelsOfPatch = 16;  // of the published autoencoder: 8 for a
 
 int64_t patches_of(int64_t pixels) { return (pixels / kPixelsOfPatch) * (pixels / kPixelsOfPatch); }
 
-class ImageSource : public BatchSource {
+class ImageSource : public LoaderSource<data::ImageLoader> {
  public:
   ImageSource(std::unique_ptr<data::ImageLoader> loader, const ImagePlace& place)
-      : loader_(std::move(loader)), place_(place) {}
+      : LoaderSource(std::move(loader)), place_(place) {}
 
   BatchPtr next() override {
-    std::optional<data::ImageBatch> batch = loader_->next();
+    std::optional<data::ImageBatch> batch = loader().next();
     return batch ? make_image_batch(*std::move(batch), place_) : nullptr;
   }
-  double last_wait_seconds() const override { return loader_->last_wait_seconds(); }
-  BatchPtr weightless() const override { return make_image_batch(loader_->empty_batch(), place_); }
-  void rewind() override { loader_->rewind(); }
-
-  std::string position() const override { return data::to_json(loader_->state()); }
-  std::string merge_positions(const std::vector<std::string>& positions) const override {
-    std::vector<data::LoaderState> states;
-    for (const std::string& position : positions) states.push_back(data::loader_state_from_json(position));
-    return data::to_json(data::merge(states));
-  }
-  void load(const std::string& merged) override { loader_->load(data::loader_state_from_json(merged)); }
+  BatchPtr weightless() const override { return make_image_batch(loader().empty_batch(), place_); }
 
  private:
-  std::unique_ptr<data::ImageLoader> loader_;
   const ImagePlace& place_;
 };
 

@@ -3,6 +3,7 @@
 #include "titanium/base/error.h"
 #include "titanium/models/language_model.h"
 #include "titanium/tensor/host_copy.h"
+#include "titanium/train/task/loader_source.h"
 #include "titanium/train/task/text_data.h"
 
 namespace titanium::train {
@@ -78,38 +79,28 @@ class TextBatch : public Batch {
   const Place& place_;
 };
 
-class TextSource : public BatchSource {
+class TextSource : public LoaderSource<data::Loader> {
  public:
-  TextSource(std::unique_ptr<data::Loader> loader, const Place& place) : loader_(std::move(loader)), place_(place) {}
+  TextSource(std::unique_ptr<data::Loader> loader, const Place& place)
+      : LoaderSource(std::move(loader)), place_(place) {}
 
   BatchPtr next() override {
-    std::optional<data::Batch> batch = loader_->next();
+    std::optional<data::Batch> batch = loader().next();
     return batch ? std::make_unique<const TextBatch>(*std::move(batch), place_) : nullptr;
   }
-  double last_wait_seconds() const override { return loader_->last_wait_seconds(); }
   BatchPtr weightless() const override {
-    const data::LoaderOptions& options = loader_->options();
+    const data::LoaderOptions& options = loader().options();
     return std::make_unique<const TextBatch>(data::ignored_batch(options.batch, options.packing.seq_len), place_);
   }
-  void rewind() override { loader_->rewind(); }
   std::vector<SourceTokens> tokens_by_source() const override {
     std::vector<SourceTokens> tokens;
-    const auto samples = loader_->samples_by_source();
+    const auto samples = loader().samples_by_source();
     if (samples.size() == 1) return tokens;
-    for (const auto& [name, count] : samples) tokens.push_back({name, count * loader_->options().packing.seq_len});
+    for (const auto& [name, count] : samples) tokens.push_back({name, count * loader().options().packing.seq_len});
     return tokens;
   }
 
-  std::string position() const override { return data::to_json(loader_->state()); }
-  std::string merge_positions(const std::vector<std::string>& positions) const override {
-    std::vector<data::LoaderState> states;
-    for (const std::string& position : positions) states.push_back(data::loader_state_from_json(position));
-    return data::to_json(data::merge(states));
-  }
-  void load(const std::string& merged) override { loader_->load(data::loader_state_from_json(merged)); }
-
  private:
-  std::unique_ptr<data::Loader> loader_;
   const Place& place_;
 };
 
