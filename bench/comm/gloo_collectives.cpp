@@ -9,7 +9,7 @@
 #include <functional>
 
 #include "titanium/comm/connect.h"
-#include "titanium/comm/socket.h"
+#include "titanium/comm/rendezvous/socket.h"
 
 namespace titanium::comm {
 namespace {

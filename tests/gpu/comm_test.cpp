@@ -11,7 +11,7 @@
 
 #include "tests/gpu/gpu_test.h"
 #include "titanium/comm/connect.h"
-#include "titanium/comm/socket.h"
+#include "titanium/comm/rendezvous/socket.h"
 
 namespace titanium::comm {
 namespace {

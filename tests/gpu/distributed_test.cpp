@@ -1,7 +1,7 @@
 // Sharded training on one GPU, over NCCL with one rank. Several ranks: bench/distributed_gpu_check.sh.
 #include "tests/gpu/gpu_test.h"
 #include "titanium/comm/connect.h"
-#include "titanium/parallel/fully_shard.h"
+#include "titanium/parallel/data_parallel/fully_shard.h"
 #include "titanium/train/train_step.h"
 
 namespace titanium::train {

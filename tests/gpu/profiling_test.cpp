@@ -12,7 +12,7 @@
 #include "titanium/base/file.h"
 #include "titanium/checkpoint/torch_file/pickle_reader.h"
 #include "titanium/comm/connect.h"
-#include "titanium/comm/socket.h"
+#include "titanium/comm/rendezvous/socket.h"
 #include "titanium/train/flight/analysis.h"
 #include "titanium/train/flight/dump.h"
 #include "titanium/train/memory_snapshots.h"

@@ -1,6 +1,7 @@
 #include "titanium/cli/commands.h"
 
 #include "titanium/cli/checkpoint.h"
+#include "titanium/cli/commands/train.h"
 #include "titanium/cli/completion.h"
 #include "titanium/cli/config.h"
 #include "titanium/cli/convert.h"
@@ -20,7 +21,6 @@
 #include "titanium/cli/schedule.h"
 #include "titanium/cli/tokenize.h"
 #include "titanium/cli/tokenizer_train.h"
-#include "titanium/cli/train.h"
 #include "titanium/cli/tune.h"
 #include "titanium/cli/watch.h"
 

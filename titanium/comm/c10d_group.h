@@ -3,7 +3,7 @@
 
 #include "titanium/comm/group.h"
 #include "titanium/comm/group_context.h"
-#include "titanium/comm/job_store.h"
+#include "titanium/comm/rendezvous/job_store.h"
 
 namespace titanium::comm {
 

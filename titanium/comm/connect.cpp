@@ -14,7 +14,7 @@
 #include "titanium/comm/gloo.h"
 #include "titanium/comm/group_rank.h"
 #include "titanium/comm/nccl.h"
-#include "titanium/comm/secret.h"
+#include "titanium/comm/rendezvous/secret.h"
 
 namespace titanium::comm {
 namespace {

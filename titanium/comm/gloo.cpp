@@ -6,9 +6,9 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include "titanium/comm/c10d_store.h"
 #include "titanium/comm/error.h"
 #include "titanium/comm/reduce_parts.h"
+#include "titanium/comm/rendezvous/c10d_store.h"
 
 namespace titanium::comm {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "titanium/comm/error.h"
-#include "titanium/comm/lifeline.h"
+#include "titanium/comm/rendezvous/lifeline.h"
 
 namespace titanium::comm {
 

@@ -8,7 +8,7 @@
 #include "titanium/base/collect_errors.h"
 #include "titanium/comm/connect.h"
 #include "titanium/comm/flight_recorder.h"
-#include "titanium/comm/job_store.h"
+#include "titanium/comm/rendezvous/job_store.h"
 #include "titanium/comm/text_collectives.h"
 #include "titanium/doctor/host_checks.h"
 #include "titanium/doctor/link_checks.h"

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "titanium/comm/error.h"
-#include "titanium/comm/socket.h"
+#include "titanium/comm/rendezvous/socket.h"
 #include "titanium/comm/text_collectives.h"
 #include "titanium/doctor/host_checks.h"
 #include "titanium/tensor/gpu_backend.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "titanium/comm/job_store.h"
+#include "titanium/comm/rendezvous/job_store.h"
 #include "titanium/comm/world.h"
 #include "titanium/doctor/finding.h"
 

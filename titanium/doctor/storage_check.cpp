@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "titanium/base/error.h"
-#include "titanium/comm/socket.h"
+#include "titanium/comm/rendezvous/socket.h"
 
 namespace titanium::doctor {
 namespace {

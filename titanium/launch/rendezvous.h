@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "titanium/comm/store.h"
+#include "titanium/comm/rendezvous/store.h"
 #include "titanium/launch/failure.h"
 #include "titanium/launch/heartbeats.h"
 #include "titanium/launch/options.h"

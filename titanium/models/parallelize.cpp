@@ -3,10 +3,10 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/parallel/context_parallel.h"
+#include "titanium/parallel/data_parallel/fully_shard.h"
+#include "titanium/parallel/data_parallel/replicate.h"
 #include "titanium/parallel/expert_parallel.h"
-#include "titanium/parallel/fully_shard.h"
 #include "titanium/parallel/placement.h"
-#include "titanium/parallel/replicate.h"
 #include "titanium/parallel/tensor_parallel.h"
 
 namespace titanium::models {

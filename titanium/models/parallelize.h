@@ -5,7 +5,7 @@
 
 #include "titanium/config/job_config.h"
 #include "titanium/models/model.h"
-#include "titanium/parallel/data_parallel.h"
+#include "titanium/parallel/data_parallel/data_parallel.h"
 #include "titanium/parallel/mesh.h"
 
 namespace titanium::models {

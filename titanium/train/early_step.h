@@ -5,7 +5,7 @@
 
 #include "titanium/nn/unit.h"
 #include "titanium/optim/optimizer.h"
-#include "titanium/parallel/data_parallel.h"
+#include "titanium/parallel/data_parallel/data_parallel.h"
 #include "titanium/parallel/mesh.h"
 
 namespace titanium::train {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "titanium/parallel/data_parallel.h"
+#include "titanium/parallel/data_parallel/data_parallel.h"
 #include "titanium/train/task/task.h"
 
 namespace titanium::train {

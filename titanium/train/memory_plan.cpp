@@ -2,9 +2,9 @@
 
 #include "titanium/base/error.h"
 #include "titanium/parallel/context_parallel.h"
-#include "titanium/parallel/float8_shards.h"
+#include "titanium/parallel/data_parallel/float8_shards.h"
+#include "titanium/parallel/data_parallel/sharded_unit.h"
 #include "titanium/parallel/placement.h"
-#include "titanium/parallel/sharded_unit.h"
 
 namespace titanium::train {
 namespace {

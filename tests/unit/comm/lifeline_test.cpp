@@ -1,5 +1,5 @@
 // Who learns what when a rank reports a failure, dies, or says goodbye.
-#include "titanium/comm/lifeline.h"
+#include "titanium/comm/rendezvous/lifeline.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "titanium/base/error.h"
-#include "titanium/comm/secret.h"
+#include "titanium/comm/rendezvous/secret.h"
 
 namespace titanium::comm {
 namespace {

@@ -1,4 +1,4 @@
-#include "titanium/comm/store.h"
+#include "titanium/comm/rendezvous/store.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -9,9 +9,9 @@
 
 #include "titanium/comm/connect.h"
 #include "titanium/comm/error.h"
-#include "titanium/comm/job_store.h"
-#include "titanium/comm/lifeline.h"
-#include "titanium/comm/secret.h"
+#include "titanium/comm/rendezvous/job_store.h"
+#include "titanium/comm/rendezvous/lifeline.h"
+#include "titanium/comm/rendezvous/secret.h"
 
 namespace titanium::comm {
 namespace {

@@ -7,8 +7,8 @@
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/data/tokenizer.h"
+#include "titanium/data/tokenizer/files/tokenizer_parts.h"
 #include "titanium/data/tokenizer/pre_tokenizer.h"
-#include "titanium/data/tokenizer/tokenizer_parts.h"
 
 namespace titanium::data {
 namespace {

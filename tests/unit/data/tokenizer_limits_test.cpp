@@ -2,7 +2,7 @@
 #include "tests/support/data_files.h"
 #include "titanium/base/error.h"
 #include "titanium/data/corpus.h"
-#include "titanium/data/tokenizer/bpe.h"
+#include "titanium/data/tokenizer/model/bpe.h"
 #include "titanium/data/tokenizer/pre_tokenizer.h"
 
 namespace titanium::data {

@@ -8,10 +8,10 @@
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
-#include "titanium/data/tokenizer/bpe_merges.h"
-#include "titanium/data/tokenizer/regex.h"
-#include "titanium/data/tokenizer/unicode.h"
-#include "titanium/data/tokenizer_training.h"
+#include "titanium/data/tokenizer/text/regex.h"
+#include "titanium/data/tokenizer/text/unicode.h"
+#include "titanium/data/tokenizer/training/bpe_merges.h"
+#include "titanium/data/tokenizer/training/tokenizer_training.h"
 
 namespace titanium::data {
 namespace {

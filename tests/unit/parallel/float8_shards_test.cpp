@@ -1,4 +1,4 @@
-#include "titanium/parallel/float8_shards.h"
+#include "titanium/parallel/data_parallel/float8_shards.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
@@ -7,8 +7,8 @@
 
 #include "tests/support/threaded_ranks.h"
 #include "titanium/ops/linear/float8.h"
+#include "titanium/parallel/data_parallel/sharded_unit.h"
 #include "titanium/parallel/placement.h"
-#include "titanium/parallel/sharded_unit.h"
 
 namespace titanium::parallel {
 namespace {

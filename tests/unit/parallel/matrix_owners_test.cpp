@@ -7,9 +7,9 @@
 
 #include "tests/support/tensors.h"
 #include "tests/support/threaded_ranks.h"
+#include "titanium/parallel/data_parallel/sharded_unit.h"
 #include "titanium/parallel/owner_exchange.h"
 #include "titanium/parallel/placement.h"
-#include "titanium/parallel/sharded_unit.h"
 #include "titanium/parallel/tensor_parallel.h"
 
 namespace titanium::parallel {

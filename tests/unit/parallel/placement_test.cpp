@@ -12,7 +12,7 @@
 #include "titanium/ops/init.h"
 #include "titanium/ops/record.h"
 #include "titanium/optim/adam.h"
-#include "titanium/parallel/fully_shard.h"
+#include "titanium/parallel/data_parallel/fully_shard.h"
 #include "titanium/parallel/grad_reduction.h"
 
 namespace titanium::parallel {

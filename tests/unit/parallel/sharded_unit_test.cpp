@@ -1,4 +1,4 @@
-#include "titanium/parallel/sharded_unit.h"
+#include "titanium/parallel/data_parallel/sharded_unit.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>

@@ -5,7 +5,7 @@
 #include <ATen/ops/full.h>
 
 #include "tests/support/tiny_run.h"
-#include "titanium/parallel/fully_shard.h"
+#include "titanium/parallel/data_parallel/fully_shard.h"
 #include "titanium/train/train_step.h"
 
 namespace titanium::train {

@@ -11,7 +11,7 @@
 #include "tests/support/tiny_run.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
-#include "titanium/parallel/fully_shard.h"
+#include "titanium/parallel/data_parallel/fully_shard.h"
 #include "titanium/train/train_step.h"
 #include "titanium/train/validate.h"
 

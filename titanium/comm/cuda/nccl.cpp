@@ -4,8 +4,8 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-#include "titanium/comm/c10d_store.h"
 #include "titanium/comm/error.h"
+#include "titanium/comm/rendezvous/c10d_store.h"
 
 namespace titanium::comm {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "titanium/data/tokenizer/regex.h"
-#include "titanium/data/tokenizer/unicode.h"
+#include "titanium/data/tokenizer/text/regex.h"
+#include "titanium/data/tokenizer/text/unicode.h"
 
 namespace titanium::data {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "titanium/data/tokenizer.h"
+#include "titanium/data/tokenizer/model/vocabulary.h"
 #include "titanium/data/tokenizer/normalizer.h"
-#include "titanium/data/tokenizer/vocabulary.h"
 
 namespace titanium::data {
 

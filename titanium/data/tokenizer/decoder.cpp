@@ -2,9 +2,9 @@
 
 #include <charconv>
 
-#include "titanium/data/tokenizer/byte_alphabet.h"
-#include "titanium/data/tokenizer/regex.h"
-#include "titanium/data/tokenizer/unicode.h"
+#include "titanium/data/tokenizer/text/byte_alphabet.h"
+#include "titanium/data/tokenizer/text/regex.h"
+#include "titanium/data/tokenizer/text/unicode.h"
 
 namespace titanium::data {
 namespace {

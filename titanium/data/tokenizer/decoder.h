@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "titanium/data/tokenizer/json_fields.h"
+#include "titanium/data/tokenizer/files/json_fields.h"
 
 namespace titanium::data {
 

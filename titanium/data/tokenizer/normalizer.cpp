@@ -1,10 +1,10 @@
 #include "titanium/data/tokenizer/normalizer.h"
 
 #include "titanium/base/base64.h"
-#include "titanium/data/tokenizer/charsmap.h"
-#include "titanium/data/tokenizer/regex.h"
 #include "titanium/data/tokenizer/sentencepiece_normalizer.h"
-#include "titanium/data/tokenizer/unicode.h"
+#include "titanium/data/tokenizer/text/charsmap.h"
+#include "titanium/data/tokenizer/text/regex.h"
+#include "titanium/data/tokenizer/text/unicode.h"
 
 namespace titanium::data {
 namespace {

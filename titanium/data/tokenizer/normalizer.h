@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "titanium/data/tokenizer/json_fields.h"
+#include "titanium/data/tokenizer/files/json_fields.h"
 
 namespace titanium::data {
 

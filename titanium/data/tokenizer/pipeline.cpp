@@ -2,9 +2,9 @@
 
 #include <atomic>
 
-#include "titanium/data/tokenizer/byte_hash.h"
-#include "titanium/data/tokenizer/unicode.h"
-#include "titanium/data/tokenizer/word_cache.h"
+#include "titanium/data/tokenizer/model/word_cache.h"
+#include "titanium/data/tokenizer/text/byte_hash.h"
+#include "titanium/data/tokenizer/text/unicode.h"
 
 namespace titanium::data {
 namespace {

@@ -6,11 +6,11 @@
 
 #include "titanium/data/tokenizer/added_tokens.h"
 #include "titanium/data/tokenizer/decoder.h"
-#include "titanium/data/tokenizer/model.h"
+#include "titanium/data/tokenizer/files/tokenizer_parts.h"
+#include "titanium/data/tokenizer/model/model.h"
 #include "titanium/data/tokenizer/normalizer.h"
 #include "titanium/data/tokenizer/post_processor.h"
 #include "titanium/data/tokenizer/pre_tokenizer.h"
-#include "titanium/data/tokenizer/tokenizer_parts.h"
 
 namespace titanium::data {
 

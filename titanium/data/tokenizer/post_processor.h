@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "titanium/data/tokenizer/json_fields.h"
-#include "titanium/data/tokenizer/vocabulary.h"
+#include "titanium/data/tokenizer/files/json_fields.h"
+#include "titanium/data/tokenizer/model/vocabulary.h"
 
 namespace titanium::data {
 

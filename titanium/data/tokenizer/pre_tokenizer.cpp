@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "titanium/data/tokenizer/unicode.h"
+#include "titanium/data/tokenizer/text/unicode.h"
 
 namespace titanium::data {
 namespace {

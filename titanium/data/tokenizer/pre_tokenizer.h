@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "titanium/data/tokenizer/json_fields.h"
-#include "titanium/data/tokenizer/regex.h"
-#include "titanium/data/tokenizer/word_scanner.h"
+#include "titanium/data/tokenizer/files/json_fields.h"
+#include "titanium/data/tokenizer/text/regex.h"
+#include "titanium/data/tokenizer/text/word_scanner.h"
 
 namespace titanium::data {
 

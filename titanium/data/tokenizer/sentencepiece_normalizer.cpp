@@ -1,7 +1,7 @@
 #include "titanium/data/tokenizer/sentencepiece_normalizer.h"
 
 #include "titanium/base/base64.h"
-#include "titanium/data/tokenizer/unicode.h"
+#include "titanium/data/tokenizer/text/unicode.h"
 
 namespace titanium::data {
 

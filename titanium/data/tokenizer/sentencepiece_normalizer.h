@@ -1,9 +1,9 @@
 // The normaliser of SentencePiece models: compiled rules, white space, and the mark that stands for a space.
 #pragma once
 
-#include "titanium/data/tokenizer/charsmap.h"
+#include "titanium/data/tokenizer/model/piece_trie.h"
 #include "titanium/data/tokenizer/normalizer.h"
-#include "titanium/data/tokenizer/piece_trie.h"
+#include "titanium/data/tokenizer/text/charsmap.h"
 
 namespace titanium::data {
 

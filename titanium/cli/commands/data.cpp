@@ -1,0 +1,155 @@
+#include "titanium/cli/data.h"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "titanium/base/printable.h"
+#include "titanium/base/progress.h"
+#include "titanium/base/thousands.h"
+#include "titanium/cli/arguments.h"
+#include "titanium/cli/commands/data_commands.h"
+#include "titanium/data/inspection.h"
+#include "titanium/data/preparation.h"
+#include "titanium/data/tokenizer.h"
+
+namespace titanium::cli {
+namespace {
+
+constexpr size_t kTextBytesToShow = 300;
+constexpr size_t kTokensToShow = 24;
+
+struct InspectOptions {
+  std::string path;
+  data::InspectionOptions inspection;
+  bool json = false;
+};
+
+void add_reading_options(CLI::App& app, data::ReadOptions& reading) {
+  app.add_option("--text-field", reading.text_field, "Field or column that holds the text or the tokens")
+      ->capture_default_str();
+  app.add_option("--token-dtype", reading.token_dtype, "Type of the tokens in raw arrays")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"uint16", "uint32", "int32", "int64"}));
+}
+
+std::string count_text(const std::optional<int64_t>& count, const char* otherwise) {
+  return count ? with_thousands_separators(*count) : otherwise;
+}
+
+std::string sample_text(const data::Inspection::Sample& sample) {
+  if (!sample.problem.empty()) return sample.problem;
+  const std::string image = sample.image.empty() ? "" : sample.image + ": ";
+  if (sample.text) return image + printable(*sample.text, kTextBytesToShow);
+  const auto shown = std::span(sample.tokens).first(std::min(sample.tokens.size(), kTokensToShow));
+  return fmt::format("{} tokens: {}{}", sample.tokens.size(), fmt::join(shown, " "),
+                     shown.size() < sample.tokens.size() ? " ..." : "");
+}
+
+void print_text(const InspectOptions& options, const data::Inspection& found) {
+  std::vector<std::string> formats;
+  for (const auto& [name, files] : found.formats) formats.push_back(fmt::format("{} ({})", name, files));
+  fmt::print("{}: {} files, {} bytes\n", options.path, with_thousands_separators(found.files),
+             with_thousands_separators(found.bytes));
+  fmt::print("  format   {}\n", fmt::join(formats, ", "));
+  fmt::print("  records  {}\n", count_text(found.records, "not counted; --all reads everything and counts them"));
+  fmt::print("  tokens   {}\n", count_text(found.tokens, "not known before the text is tokenised"));
+  for (const auto& sample : found.samples) fmt::print("{}\n  {}\n", sample.place, sample_text(sample));
+}
+
+void print_json(const data::Inspection& found) {
+  const auto number = [](const std::optional<int64_t>& count) {
+    return count ? nlohmann::json(*count) : nlohmann::json();
+  };
+  nlohmann::json samples = nlohmann::json::array();
+  for (const auto& sample : found.samples) {
+    nlohmann::json entry = {{"place", sample.place}};
+    if (!sample.image.empty()) entry["image"] = sample.image;
+    if (!sample.problem.empty()) {
+      entry["problem"] = sample.problem;
+    } else if (sample.text) {
+      entry["text"] = *sample.text;
+    } else {
+      entry["tokens"] = sample.tokens;
+    }
+    samples.push_back(std::move(entry));
+  }
+  const nlohmann::json object = {{"files", found.files},           {"bytes", found.bytes},
+                                 {"formats", found.formats},       {"records", number(found.records)},
+                                 {"tokens", number(found.tokens)}, {"samples", std::move(samples)}};
+  fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+}  // namespace
+
+Action declare_inspect(CLI::App& app) {
+  const auto options = std::make_shared<InspectOptions>();
+  app.add_option("path", options->path, "A file or a folder")->required();
+  add_reading_options(app, options->inspection.reading);
+  app.add_option("--records", options->inspection.samples, "Records to show")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1'000'000));
+  app.add_flag("--all", options->inspection.count_all, "Count the records of large files without an index, too");
+  app.add_flag("--json", options->json, "Write one JSON object");
+  return [options] {
+    const data::Inspection found = data::inspect(options->path, options->inspection);
+    options->json ? print_json(found) : print_text(*options, found);
+    return 0;
+  };
+}
+
+Action declare_prepare(CLI::App& app) {
+  struct Options {
+    std::string path, tokenizer, out;
+    data::Preparation preparation;
+  };
+  const auto options = std::make_shared<Options>();
+  data::Preparation& preparation = options->preparation;
+  preparation.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  app.add_option("path", options->path, "A file or a folder")->required();
+  app.add_option("--tokenizer", options->tokenizer, "Folder with tokenizer.json")->required();
+  app.add_option("--out", options->out, "Folder for the shards")->required();
+  add_reading_options(app, preparation.reading);
+  app.add_flag("--skip-bad-records", preparation.skip_bad_records, "Leave records out that cannot be used");
+  app.add_option("--threads", preparation.threads, "Threads that tokenise")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--shard-records", preparation.shard_records, "Records of a shard")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100'000'000));
+  return [options] {
+    data::Preparation& preparation = options->preparation;
+    const auto tokenizer = data::Tokenizer::load(options->tokenizer);
+    preparation.path = options->path;
+    preparation.out = options->out;
+    preparation.tokenizer = std::filesystem::absolute(options->tokenizer).lexically_normal().string();
+    preparation.vocab_size = tokenizer.vocab_size();
+    std::optional<Progress> bar;
+    const data::PreparedCounts counts = data::prepare(
+        preparation, [&](std::string_view text) { return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true); },
+        [&](int64_t done, int64_t total) {
+          if (!bar) bar.emplace("tokenising", total);
+          bar->update(done);
+        });
+    bar.reset();
+    fmt::print(
+        "{} has {} shards, {} of them from before: {} documents and {} tokens were added, {} records were bad.\n",
+        options->out, counts.shards, counts.kept_shards, with_thousands_separators(counts.documents),
+        with_thousands_separators(counts.tokens), with_thousands_separators(counts.bad_records));
+    return 0;
+  };
+}
+
+int run_data(Arguments args) {
+  if (!args.empty() && args[0] == "plan") return plan_data(args.subspan(1));
+  CLI::App app("Training data.", "data");
+  app.require_subcommand(1);
+  CLI::App* inspect = app.add_subcommand("inspect", "Tells format, size and first records of a file or folder");
+  const Action inspecting = declare_inspect(*inspect);
+  CLI::App* prepare = app.add_subcommand("prepare", "Tokenises a file or folder into shards to train from");
+  const Action preparing = declare_prepare(*prepare);
+  app.add_subcommand("plan", "Says what a run will read; takes the options of a run");
+  if (!parse_arguments(app, args)) return 0;
+  return inspect->parsed() ? inspecting() : preparing();
+}
+
+}  // namespace titanium::cli
