@@ -3,7 +3,7 @@
 //   RANK=r MASTER_ADDR=a MASTER_PORT=p layouts_driver <folder> <layouts>
 //
 // Each line of <layouts> is a run: its name, its number of ranks, and options of `titanium train`. Ranks below that
-// number take part. Each writes its shards before and after training, with Adam's moments, to
+// number take part. Each writes its shards before and after training, with the optimizer's states, to
 // <folder>/<name>.<rank>.safetensors, with the first index of every shard in the metadata; rank 0 writes
 // <folder>/<name>.json.
 #include <fmt/ranges.h>

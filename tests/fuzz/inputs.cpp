@@ -160,7 +160,7 @@ class PickleMaker {
     for (const int64_t size : sizes) out_ += "\x8a\x08" + raw(size);
     out_ += "t\x85R";
   }
-  // Of any numbers, or small.
+  // Sizes of any magnitude, or small ones.
   Sizes sizes(bool any) {
     Sizes made(choices_.below(4));
     for (int64_t& size : made) size = any ? choices_.number() : static_cast<int64_t>(choices_.below(5));

@@ -32,7 +32,7 @@ std::vector<Case> cases(Dtype dtype) {
 
 class KernelHeadNormRope : public test::KernelTest {
  protected:
-  // Of queries or of keys.
+  // The tensors of queries or of keys.
   struct Heads {
     Tensor x, weight, dy;
   };
@@ -50,7 +50,7 @@ class KernelHeadNormRope : public test::KernelTest {
     return {heads(size.q_heads), heads(size.k_heads), at::polar(at::full(angles.sizes(), 1.0), angles).to(gpu_), size};
   }
 
-  // Of queries or of keys.
+  // The tensors of queries or of keys.
   struct Result {
     Tensor y, rstd;
   };
@@ -74,7 +74,7 @@ class KernelHeadNormRope : public test::KernelTest {
                                    in.size.seq_len, kEps});
   }
 
-  // Of queries or of keys.
+  // The tensors of queries or of keys.
   struct Grads {
     Tensor dx, dweight;
     bool accumulate = false;

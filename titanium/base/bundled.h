@@ -6,7 +6,7 @@
 namespace titanium {
 
 // `path` if it exists here; else the file of that name in the installed program's folder of shared files
-// (share/titanium), where there is one; else `path` as it is.
+// (share/titanium) or in the sources that the program was built in, where there is one; else `path` as it is.
 std::filesystem::path bundled(const std::filesystem::path& path);
 
 }  // namespace titanium

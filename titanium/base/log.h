@@ -19,7 +19,7 @@ enum class LogFormat { kText, kJson };
 // Sends all log lines of at least `level` to stdout. Colours are the caller's business: messages are written as they
 // are, except that JSON has none.
 void log_to_stdout(LogLevel level, LogFormat format = LogFormat::kText);
-// That of the last call of log_to_stdout; text before it.
+// The format of the last call of log_to_stdout; kText before it.
 LogFormat log_format();
 
 // What JSON lines say of their origin from now on. Until then `rank` and `step` are null.

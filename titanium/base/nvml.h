@@ -3,8 +3,8 @@
 
 namespace titanium {
 
-// Asks the library's functions by their names and C signatures: its header comes with a toolkit that a machine need not
-// have. From one thread at a time.
+// Calls the library's functions by their names and C signatures, because its header comes with a toolkit that a machine
+// need not have. To be used by one thread at a time.
 class Nvml {
  public:
   using Device = void*;

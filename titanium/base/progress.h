@@ -33,7 +33,7 @@ class Progress {
 
   // `done` of the total, at least as much as before.
   void update(int64_t done);
-  // So much more is done.
+  // `amount` more is done.
   void add(int64_t amount);
 
  private:

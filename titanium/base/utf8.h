@@ -10,7 +10,7 @@ namespace titanium {
 // included).
 size_t utf8_length(std::string_view text);
 
-// ASCII is passed over eight bytes at a time.
+// Whether all of `text` is UTF-8; ASCII is checked eight bytes at a time.
 bool is_utf8(std::string_view text);
 
 }  // namespace titanium

@@ -1,4 +1,4 @@
-// The program behind main(): picks the command, prints errors to stderr and turns them into exit codes.
+// What main() calls: picks the command, prints errors to stderr and turns them into exit codes.
 #pragma once
 
 #include <string>

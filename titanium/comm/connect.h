@@ -29,10 +29,10 @@ struct ConnectOptions {
   bool connect_groups_of_one = false;
 };
 
-// Returns when all processes are there and know of each other's end (lifeline.h). One process alone opens no port. The
-// destructor says goodbye, or reports a failure when an exception unwinds it; on rank 0 it waits up to 10 s for the
-// others' goodbyes. From the first call on, the process ignores SIGPIPE unless it handles it. Throws CommError that
-// names the ranks that did not arrive, or says why the store is unreachable.
+// Returns when all processes are there and know of each other's end (rendezvous/lifeline.h). One process alone opens no
+// port. The destructor says goodbye, or reports a failure when an exception unwinds it; on rank 0 it waits up to 10 s
+// for the others' goodbyes. From the first call on, the process ignores SIGPIPE unless it handles it. Throws CommError
+// that names the ranks that did not arrive, or says why the store is unreachable.
 //
 // Environment variables that PyTorch's users know: GLOO_SOCKET_IFNAME, TORCH_GLOO_LAZY_INIT, NCCL_*, TORCH_NCCL_* and
 // TORCH_FR_* are read by Gloo, NCCL and c10d's C++ classes; USE_LIBUV is read here.

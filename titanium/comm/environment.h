@@ -25,14 +25,12 @@ struct Environment {
 using Variables = std::function<std::optional<std::string>(const std::string& name)>;
 
 // In this order:
-// - RANK and WORLD_SIZE, as `titanium launch`, torchrun and PyTorchJob set them. Without LOCAL_RANK and
-// LOCAL_WORLD_SIZE
-//   a process is alone on its node (PyTorchJob), unless srun's variables say otherwise.
-// - srun's variables, where the process is a task of a job step. Without MASTER_ADDR rank 0 is expected on the first
-// node
-//   of the step; without MASTER_PORT the port follows from the numbers of job and step. Inside a batch script or an
-//   allocation, SLURM's variables alone make no rank.
-// - Neither: one process.
+//   1. RANK and WORLD_SIZE count, as `titanium launch`, torchrun and PyTorchJob set them. Without LOCAL_RANK and
+//      LOCAL_WORLD_SIZE a process is alone on its node (PyTorchJob), unless srun's variables say otherwise.
+//   2. srun's variables count where the process is a task of a job step. Without MASTER_ADDR rank 0 is expected on the
+//      first node of the step; without MASTER_PORT the port follows from the numbers of job and step. Inside a batch
+//      script or an allocation, SLURM's variables alone make no rank.
+//   3. Without either there is one process.
 // An empty variable counts as missing. Throws UsageError that names the variables when they are malformed, contradict
 // each other, or leave open what several ranks need to meet.
 Environment read_environment();

@@ -1,5 +1,5 @@
 // What this process last exchanged with others: the first thing to look at when ranks wait for each other.
-// train/flight_dump.h writes it to disk.
+// train/flight/dump.h writes it to disk.
 #pragma once
 
 #include <c10/util/SmallVector.h>
@@ -68,12 +68,12 @@ class FlightRecorder {
   void waiting(uint64_t sequence);
   void finished(uint64_t sequence, bool failed);
 
-  // "all_gather on axis fsdp in step 7": what a thread waits for; else the oldest collective that nobody waited for;
-  // else "no collective (the last was all_gather on axis fsdp) in step 7".
+  // "all_gather on axis fsdp in step 7": what a thread waits for; else the oldest collective that no thread has waited
+  // for; else "no collective (the last was all_gather on axis fsdp) in step 7".
   std::string describe_current() const;
   // Oldest first.
   std::vector<CollectiveRecord> records() const;
-  // Those that exist, in the order in which they were made.
+  // The groups that exist, in the order in which they were made.
   std::vector<std::shared_ptr<const FlightGroup>> groups() const;
 
  private:

@@ -1,4 +1,4 @@
-// A TOML file as a tree that remembers its lines. The only door to the TOML library.
+// A TOML file as a tree that remembers its lines. The only place that calls the TOML library.
 #pragma once
 
 #include <filesystem>

@@ -28,7 +28,7 @@ struct Inspection {
 };
 
 struct InspectionOptions {
-  ReadOptions reading{};
+  ReadOptions reading{};  // whole_samples: also archives whose first sample has no picture
   int64_t samples = 3;
   bool count_all = false;  // read everything, if need be
 };

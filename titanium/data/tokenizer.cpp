@@ -45,7 +45,7 @@ std::vector<AddedToken> parse_special_tokens(const nlohmann::ordered_json& order
   return tokens;
 }
 
-// Of a folder at an address, what load() may look for.
+// Whether load() may look for a file of this name in a folder at an address.
 bool is_tokenizer_file(const std::string& name) {
   for (const char* known : {"tokenizer.json", "tokenizer_config.json", "tekken.json", "tokenizer.model", "spiece.model",
                             "vocab.json", "vocab.txt", "merges.txt"}) {

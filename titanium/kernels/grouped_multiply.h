@@ -1,6 +1,7 @@
-// Products of the rows of many experts with their stacked matrices [E, out, in], in bfloat16 with sums in fp32, on the
-// tensor cores of compute capability 9.0. Rows are sorted by expert; those of expert e end at ends[e], which only the
-// device knows. Arrays have room for `rows` rows; those beyond the last end are neither read into a result nor written.
+// Grouped GEMMs: products of the rows of many experts with their stacked matrices [E, out, in], in bfloat16 with sums
+// in fp32, on the tensor cores of compute capability 9.0. Rows are sorted by expert; those of expert e end at ends[e],
+// which only the device knows. Arrays have room for `rows` rows; those beyond the last end are neither read into a
+// result nor written.
 //
 // Pointers are device memory, contiguous, 16-byte aligned; work is queued on `stream` and nothing synchronises. The
 // order of every sum depends on sizes and ends alone.
@@ -35,7 +36,7 @@ struct GroupedForwardArgs {
 };
 void grouped_forward(const GroupedForwardArgs& args, GpuStream stream);
 
-// gate = x G^T, up = x U^T, product = silu(gate) * up, the last from the rounded values, as expert_swiglu_forward does.
+// gate = x G^T, up = x U^T, product = silu(gate) * up, the last from the rounded values, as swiglu_forward does.
 // `out` is a multiple of 128.
 struct GroupedSwigluArgs {
   ExpertGroups groups;

@@ -26,7 +26,7 @@ class WorkerGroup {
   using Publish = std::function<void(const Failure&)>;
   void run(int failed_elsewhere, const Publish& publish);
 
-  // Whether somebody has asked the launcher to stop.
+  // Whether the launcher has been asked to stop.
   bool stopping() const { return supervisor_.stopping(); }
 
  private:

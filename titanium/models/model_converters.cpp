@@ -84,7 +84,7 @@ void convert_to_float8(Model& model, const JobConfig& config, const parallel::Pa
   }
 }
 
-// Of stacked weights whose name contains one of `fqns`.
+// A conversion of the stacked weights whose names contain one of `fqns`.
 struct ExpertConversion {
   const char* converter;
   Float8Recipe recipe;

@@ -18,7 +18,7 @@ class ModelWeights {
   // for a tensor that the model does not have.
   ModelWeights(const Model& model, const checkpoint::WeightsSource& source);
 
-  // In which the parameter is stored; float32 for a buffer that is not there.
+  // The dtype in which the parameter is stored; float32 for a buffer that is not there.
   Dtype dtype(const std::string& fqn) const;
 
   // Copies a box of the parameter into `destination`, of any strides, dtype and device. Reads only the bytes of the

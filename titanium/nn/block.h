@@ -1,4 +1,5 @@
-// A block of a model, as those see it who plan memory: what it may keep from its forward for its backward.
+// A block of a model as the memory plan sees it: what it may keep from its forward for its backward (the saved
+// activations).
 #pragma once
 
 #include <string_view>
@@ -12,7 +13,7 @@ struct SaveLevel {
   std::string_view name;
   int64_t kept_bytes = 0;      // per token, from the forward to the backward
   int64_t backward_bytes = 0;  // per token, that the backward needs beside: temporaries, and what is computed once more
-  // Of both, what holds rows of experts, where the experts here get their share of all rows.
+  // The parts of both that hold rows of experts, when the experts on this rank get their share of all rows.
   int64_t kept_row_bytes = 0;
   int64_t backward_row_bytes = 0;
 };
@@ -28,7 +29,7 @@ class Block : public Module {
   // How many times their share of rows the experts here get at most.
   virtual double largest_load() const { return 1; }
 
-  size_t level = 0;  // of these
+  size_t level = 0;  // an index into levels()
 };
 
 }  // namespace titanium::nn

@@ -24,7 +24,7 @@ class AppendedLines {
  private:
   std::filesystem::path path_;
   uint64_t inode_ = 0;
-  uint64_t offset_ = 0;  // behind the last whole line
+  uint64_t offset_ = 0;  // of the byte after the last whole line
 };
 
 }  // namespace titanium::observe

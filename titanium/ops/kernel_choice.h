@@ -9,11 +9,11 @@ namespace titanium::ops {
 
 bool kernels_have(Dtype dtype);
 
-// On a GPU, in a dtype that our kernels have, and not against set_reference_ops.
+// Whether our kernels compute with x: it is on a GPU, of a dtype that they have, and set_reference_ops is off.
 bool uses_kernels(const Tensor& x);
 bool runs_kernels(Device device);  // the same whatever the dtype, for kernels that take integers
 
-// From now on ATen's operators everywhere in this process (true), or kernels where there are some: for comparisons.
+// true: this process uses ATen's operators everywhere from now on. false: our kernels again. For comparisons.
 void set_reference_ops(bool on);
 
 kernels::ElementType element_type(const Tensor& x);  // of a tensor that kernels take

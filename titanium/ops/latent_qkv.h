@@ -25,7 +25,7 @@ struct LatentQkvArgs {
   double latent_eps;                            // of the norms of latents
   int64_t nope_dim;                             // N
   int64_t value_dim;                            // V
-  Tensor rope_table;                            // [S, P/2], see rope.h
+  Tensor rope_table;                            // [S, P/2] or [B, S, P/2]: Note [Rows of the rope table]
   RowExchange& exchange = all_rows_here();
 };
 

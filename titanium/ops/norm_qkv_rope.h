@@ -29,14 +29,14 @@ struct NormQkvRopeArgs {
   Parameter& wk;
   Parameter& wv;
   int64_t head_dim;
-  Tensor rope_table;  // [S, E/2], see rope.h
+  Tensor rope_table;  // [S, E/2] or [B, S, E/2]: Note [Rows of the rope table]
   RowExchange& exchange = all_rows_here();
   RopePairs pairs = RopePairs::kAdjacent;
   std::optional<HeadNorms> head_norms = std::nullopt;  // before the rotation
   QkvBiases biases = {};
 };
 
-// x is [B*S, D] with S the table's rows. Saves x and the norm's rstd; the normalised x is recomputed in the backward.
+// x is [B*S, D] with S that of the table. Saves x and the norm's rstd; the normalised x is recomputed in the backward.
 // With norms of heads also saves the queries and keys before these, and their rstd.
 // With the exchange of several ranks x is this rank's rows and the result has all tokens and this rank's heads.
 Qkv norm_qkv_rope(const Tensor& x_tD, const NormQkvRopeArgs& args);

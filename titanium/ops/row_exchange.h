@@ -19,13 +19,13 @@ class RowExchange {
  public:
   virtual ~RowExchange() = default;
   virtual int64_t ranks() const = 0;
-  // Everybody's rows, [t, D] -> [T, D].
+  // All-gather of rows, [t, D] -> [T, D].
   virtual Pending gather(const Tensor& rows) = 0;
-  // Partial sums of all ranks are added, and each rank gets its rows, [T, D] -> [t, D].
+  // Reduce-scatter: the partial sums of all ranks are added, and each rank gets its rows, [T, D] -> [t, D].
   virtual Pending reduce_scatter(const Tensor& partial) = 0;
-  // Everybody's columns, [T, V/n] -> [T, V].
+  // All-gather of columns, [T, V/n] -> [T, V].
   virtual Tensor gather_columns(const Tensor& columns) = 0;
-  // Over the ranks, element by element, in place.
+  // All-reduce over the ranks, in place.
   virtual void sum(const Tensor& tensor) = 0;
   virtual void max(const Tensor& tensor) = 0;
   // Exchanges that stand next to a product are cut into so many pieces, to overlap with it.

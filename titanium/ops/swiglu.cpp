@@ -66,6 +66,7 @@ SwigluOutput swiglu_forward(const Tensor& gate_TF, const Tensor& up_TF, bool wit
   return {at::silu(gate_TF).mul_(up_TF), {}};
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): what is taken over is free when this returns.
 SwigluGrads swiglu_backward(Tensor grad_product_TF, Tensor gate_TF, Tensor up_TF, SwigluBackwardOptions options) {
   check_contiguous({grad_product_TF, gate_TF, up_TF});
   if (uses_kernels(gate_TF)) return backward_kernel(grad_product_TF, gate_TF, up_TF, options);

@@ -12,7 +12,7 @@ enum class LrDecay { kLinear, kSqrt, kCosine };
 // "linear", "sqrt" or "cosine" as in TOML files. Throws UsageError on another name.
 LrDecay parse_lr_decay(std::string_view name);
 
-// As the user wrote it.
+// The schedule as the user wrote it.
 struct LrScheduleOptions {
   int64_t total_steps = 1;
   int64_t warmup_steps = 0;

@@ -1,4 +1,4 @@
-// How matrices that are cut over ranks become whole where somebody computes with them.
+// How matrices that are cut over ranks become whole on the rank that computes with them.
 #pragma once
 
 #include <functional>

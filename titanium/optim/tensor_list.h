@@ -11,7 +11,7 @@
 
 namespace titanium::optim {
 
-// In device memory, numbered. Entries hold pointers: what they point to must live until the launch.
+// A list in device memory. Entries hold pointers: what they point to must live until the launch.
 template <typename Entry>
 struct DeviceList {
   Tensor bytes;

@@ -11,7 +11,7 @@
 namespace titanium::parallel {
 
 enum class RotateMethod {
-  kAllGather,  // everybody's keys and values at once; their gradients are reduced and scattered
+  kAllGather,  // all-gather of keys and values; reduce-scatter of their gradients
   kAllToAll,   // a ring: bundles of parts go from rank to rank, their gradients follow them
 };
 

@@ -12,15 +12,14 @@ namespace titanium::parallel {
 // Note [Tokens and experts]
 // Where the rows of a layer of experts come from follows from the degrees (tp tensor, ep expert, etp expert tensor):
 //   tp = 1            A rank's tokens are its own. With ep > 1 rows go to the ranks that have their experts, and back.
-//   tp > 1, ep = 1    Every rank has a part of each expert (columns of w1 and w3, rows of w2). The rows of all ranks
-//   are
-//                     gathered, routed alike everywhere, and partial sums are added up and scattered.
+//   tp > 1, ep = 1    Every rank has a part of each expert (columns of w1 and w3, rows of w2). All rows are gathered
+//                     and routed alike on every rank, and partial sums are reduced and scattered.
 //   tp > 1, etp = 1   Experts are whole. Each rank routes its own rows: expert parallelism borrows the ranks of tensor
 //                     parallelism, and nothing is computed twice.
 //   tp > 1, etp = tp  As in the second case, but the gathered rows go to the ranks that have a part of their expert.
 bool cuts_experts(const ParallelDims& dims);  // the second and the last case
 
-// Over the expert axis; null where it has one rank.
+// The exchange of rows over the expert axis; null where that has one rank.
 std::unique_ptr<ops::ExpertExchange> make_expert_exchange(const Mesh& mesh);
 std::unique_ptr<ops::ExpertExchange> make_expert_exchange(comm::GroupPtr group);
 

@@ -14,7 +14,7 @@ Names axes_in_use(Names axes, const ParallelDims& dims) {
   return axes;
 }
 
-// Computation waits for the exchanges on these axes, which must not queue behind the weights of the next unit.
+// Computation waits for the exchanges on these axes, which must not queue after the weights of the next unit.
 bool needs_own_group(std::string_view axis) { return axis == "cp" || axis == "ep"; }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct HiddenStates {
   Device device = at::kCPU;
 };
 
-// Runs a forward and a backward that a table has paired to their ends, perhaps by turns: Note [Taking turns].
+// Runs a forward and a backward that a table has paired to their ends, perhaps interleaved: Note [Taking turns].
 using RunPair = std::function<void(const std::function<void()>& forward, const std::function<void()>& backward)>;
 
 // Note [Sends and receives]

@@ -1,5 +1,5 @@
-// Over which axes of the mesh a parameter is cut, and over which it is replicated. Whatever places, sums, gathers or
-// saves parameters asks here.
+// Over which axes of the mesh a parameter is sharded ("cut"), and over which it is replicated. Whatever places, sums,
+// gathers or saves parameters asks here.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,5 @@
-// Tensor and sequence parallelism: which weight is cut how, and the exchange of rows between the products.
+// Tensor and sequence parallelism: along which dim each weight is sharded, and the exchange of rows between the
+// products.
 #pragma once
 
 #include <memory>

@@ -13,13 +13,12 @@ struct AwsCredentials {
   std::string session;  // may be empty
 };
 
-// As Amazon's tools find them: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else the section
-// AWS_PROFILE
-// ("default") of AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials). Throws UsageError when a profile that is asked for
-// by name is not there.
+// The credentials as Amazon's tools find them: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else the
+// profile AWS_PROFILE ("default") of AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials) or AWS_CONFIG_FILE
+// (~/.aws/config). Throws UsageError when a profile that is asked for by name is not there or has no key.
 AwsCredentials aws_credentials_of_environment();
 
-// AWS_REGION, AWS_DEFAULT_REGION, the profile's region in AWS_CONFIG_FILE (~/.aws/config), else us-east-1.
+// AWS_REGION, AWS_DEFAULT_REGION, the profile's region in AWS_CONFIG_FILE, else us-east-1.
 std::string aws_region_of_environment();
 
 // Adds the headers that sign `request` at `time` (seconds since 1970). The path of its address is percent-encoded

@@ -40,7 +40,7 @@ void absorb(std::string_view bytes, std::string& pending, uint64_t& size, const 
   pending = bytes;
 }
 
-// What both digests put behind the message: a bit, zeros, and its length in bits.
+// What both digests append to the message: a bit, zeros, and its length in bits.
 std::string padding(uint64_t size) {
   std::string tail(1, '\x80');
   tail.append((kBlock * 2 - 9 - size % kBlock) % kBlock, '\0');

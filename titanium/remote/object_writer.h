@@ -54,7 +54,7 @@ bool is_writable_address(const std::string& path);
 // Removes objects; one that is not there is no mistake. Throws as open_bytes does.
 void remove_objects(const std::vector<std::string>& urls, const RetryPolicy& policy = {});
 
-// Ends multipart uploads below an address that somebody has begun and not finished, and returns how many there were.
+// Ends multipart uploads below an address that were begun and not finished, and returns how many there were.
 size_t abort_uploads(const std::string& url, const RetryPolicy& policy = {});
 
 }  // namespace titanium::remote

@@ -1,4 +1,4 @@
-// What 1F1B and its interleaved descendants share: warm-up forwards, then a forward and a backward by turns.
+// What 1F1B and its interleaved descendants share: warm-up forwards, then a forward and a backward alternately.
 #pragma once
 
 #include "titanium/schedule/table.h"

@@ -1,4 +1,4 @@
-// What makes a parameter the weight of a float8 linear layer. ops/float8.h computes with it.
+// What makes a parameter the weight of a float8 linear layer. ops/linear/float8.h computes with it.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// The neutral door to the GPU: what differs between back ends. Each is a folder with one implementation, of which the
-// build takes one: cuda/, or no_gpu/ where there is none.
+// The interface to the GPU that every back end implements. A back end is a folder, of which the build takes one: cuda/,
+// or no_gpu/ where there is no GPU.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +48,7 @@ void synchronize_gpu();
 class ForbidGpuWaits {
  public:
   ForbidGpuWaits();
+  // NOLINTNEXTLINE(performance-trivially-destructible): where there is a GPU, it does something.
   ~ForbidGpuWaits();
   ForbidGpuWaits(const ForbidGpuWaits&) = delete;
   ForbidGpuWaits& operator=(const ForbidGpuWaits&) = delete;

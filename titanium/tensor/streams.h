@@ -12,7 +12,7 @@
 
 namespace titanium {
 
-// A point in the work of a stream that other streams, or the host, can wait for.
+// An event: a point in the work of a stream that other streams, or the host, can wait for.
 class Fence {
  public:
   // One that is `timed` costs the device a little more.

@@ -1,4 +1,4 @@
-// The one door to libtorch: the few types that all torch layers name, and how users spell them.
+// The few types of libtorch that all torch layers name, and how users spell them.
 #pragma once
 
 #include <ATen/TensorOperators.h>

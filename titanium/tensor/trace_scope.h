@@ -44,7 +44,7 @@ class TraceScope {
 
   static std::atomic<bool> watched_;
   static thread_local const Range* innermost_;
-  Range* range_ = nullptr;  // owned; null: nobody looks
+  Range* range_ = nullptr;  // owned; null while nothing is recorded
 };
 
 }  // namespace titanium

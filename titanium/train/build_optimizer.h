@@ -19,7 +19,7 @@ struct OptimizerPlan {
   std::shared_ptr<parallel::OwnerExchange> matrices;  // null without Muon; to be connected before the first step
 };
 
-// Over the model, or the part of it that is on world rank `rank`, whose parameters are placed and need not be
+// Plans for the model, or the part of it that is on world rank `rank`; its parameters are placed and need not be
 // materialised. A parameter that no group of optimizer.param_groups takes may be in one of the family's.
 OptimizerPlan plan_optimizer(const JobConfig& config, const models::TrainingDefaults& defaults, models::Model& model,
                              const parallel::ParallelDims& dims, int rank);

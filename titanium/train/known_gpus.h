@@ -8,7 +8,7 @@
 
 namespace titanium::train {
 
-// By its short name, upper or lower case: "H200", "A100-80G". Throws UsageError that lists the names.
+// The GPU of that short name, in upper or lower case: "H200", "A100-80G". Throws UsageError that lists the names.
 GpuDeviceProperties known_gpu(std::string_view name);
 
 // "A100-40G, A100-80G, ...".

@@ -11,8 +11,9 @@
 
 // Declared in torch/csrc/profiler/kineto_shim.h, which needs a search path of Kineto's own.
 namespace torch::autograd::profiler {
+// NOLINTNEXTLINE(readability-identifier-naming): the name is theirs.
 TORCH_API void addMetadataJson(const std::string& key, const std::string& value);
-}
+}  // namespace torch::autograd::profiler
 
 namespace titanium::train {
 namespace {

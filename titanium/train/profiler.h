@@ -30,7 +30,7 @@ class Profiler {
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  // After everything that belongs to the step, validation and checkpoint included.
+  // To be called after everything that belongs to the step, validation and checkpoint included.
   void after_step(int64_t step);
   // The run ends here: a cycle that was being recorded is written as it is.
   void finish();

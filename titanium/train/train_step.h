@@ -7,7 +7,7 @@
 
 namespace titanium::train {
 
-// What somebody outside wants of the run.
+// Requests from outside, such as signals, that a run obeys after a step.
 struct Requests {
   bool stop = false;
   bool save = false;

@@ -30,7 +30,7 @@ constexpr milliseconds kQuiet(100);  // in which nothing may happen
 
 Listener loopback() { return listen_at("127.0.0.1", 0, Reach::kThisMachine); }
 
-// Of ranks that all have the same secret.
+// The fingerprints of ranks that all have the same secret.
 std::vector<std::string> fingerprints(size_t ranks) { return {ranks, fingerprint_of("secret")}; }
 
 // What one rank hears.

@@ -117,7 +117,7 @@ TEST(ExpertPairs, TrainWithTheBitsOfOneAfterTheOther) {
   }
 }
 
-// Of the moments of experts: losses of so small a model hardly depend on them.
+// The largest difference of the moments of experts, because losses of so small a model hardly depend on them.
 double difference_of_experts(const Outcome& a, const Outcome& b) {
   double largest = 0;
   for (const char* weight : {"w1", "w2", "w3"}) {

@@ -17,7 +17,7 @@
 
 namespace titanium::checkpoint {
 
-// Bytes [begin, end) of a file, which somebody needs.
+// Bytes [begin, end) of a file that are to be read.
 struct Stretch {
   std::string file;  // its name in the folder
   std::string what;  // that lies there, for messages; may be empty

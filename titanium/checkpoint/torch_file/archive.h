@@ -1,4 +1,5 @@
-// What torch.save writes and torch.load reads: a zip archive of a pickle and the bytes of the tensors' storages.
+// What torch.save writes and torch.load reads: a zip archive of a pickle and the bytes of the tensors' storages. Files
+// from before there were archives (former_file.h) are read too.
 #pragma once
 
 #include <cstddef>

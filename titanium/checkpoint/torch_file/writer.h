@@ -32,7 +32,7 @@ class TorchFileWriter {
   // The next bytes of the tensors, which follow each other in the order of the items, each contiguous. A call has bytes
   // of one tensor only.
   void write(std::span<const std::byte> bytes);
-  // After the last byte.
+  // To be called after the last byte.
   void publish();
 
  private:

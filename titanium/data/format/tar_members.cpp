@@ -8,7 +8,7 @@
 namespace titanium::data {
 namespace {
 
-// Octal digits, or in base 256 behind a byte with the highest bit.
+// Octal digits, or in base 256 after a byte with the highest bit.
 int64_t size_field(std::string_view field) {
   if ((static_cast<unsigned char>(field[0]) & 0x80U) != 0) {
     uint64_t size = 0;

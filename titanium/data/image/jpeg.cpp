@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxScans = 100;  // a progressive picture has about ten; each costs a pass over all pixels
 constexpr std::string_view kExif("Exif\0\0", 6);
 
-// Of what libjpeg only warns of: places where it makes pixels up.
+// Whether a warning of libjpeg means damage: that it makes pixels up.
 bool is_damage(int code) {
   switch (code) {
     case JWRN_ARITH_BAD_CODE:

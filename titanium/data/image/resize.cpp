@@ -38,8 +38,11 @@ std::vector<Taps> taps_of(int64_t from, int64_t to, int64_t first, int64_t count
   std::vector<double> weights;
   for (int64_t i = 0; i < count; ++i) {
     const double center = (static_cast<double>(first + i) + 0.5) * scale;
+    // Pillow rounds in the same way, and the bits follow from it.
+    // NOLINTBEGIN(bugprone-incorrect-roundings)
     const int64_t begin = std::max(static_cast<int64_t>(center - support + 0.5), int64_t{0});
     const int64_t end = std::min(static_cast<int64_t>(center + support + 0.5), from);
+    // NOLINTEND(bugprone-incorrect-roundings)
     double sum = 0;
     weights.clear();
     for (int64_t x = begin; x < end; ++x) {

@@ -8,7 +8,7 @@ namespace {
 constexpr int kForwardBlocks = 6;  // per multiprocessor
 constexpr int kBackwardBlocks = 4;
 
-// Gate and up by turns: 16 bytes, or one pair whose elements may lie anywhere.
+// Gate and up are interleaved: 16 bytes, or one pair whose elements may lie anywhere.
 template <typename T, int kPairs>
 __device__ void load_pairs(const T* from, float (&values)[2 * kPairs]) {
   if constexpr (kPairs > 1) {

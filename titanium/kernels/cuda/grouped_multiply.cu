@@ -316,7 +316,7 @@ __device__ void multiply_tile(const KernelArgs& args, Shared& shared, const Tile
   } else {
     store_rows<kBoxes>(sums, tile, store, 0);
   }
-  meet_group(group);  // no warp falls behind by a phase of the barriers
+  meet_group(group);  // no warp lags by a phase of the barriers
 }
 
 template <Form kForm, typename T>

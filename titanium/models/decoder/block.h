@@ -18,14 +18,14 @@ class Block : public nn::Block {
   Tensor decode(const Tensor& x_TD, const BlockContext& context, nn::KvCache& cache);
   void init_weights(uint64_t seed, const Args& args);
 
-  // Those of the feed-forward half, and then only the input.
+  // The levels of the feed-forward half, and as the last one only the block's input.
   nn::SaveLevels levels(Dtype compute) const override;
   double largest_load() const override { return feed_forward_->largest_load(); }
 
   const Attention& attention() const { return *attention_; }
   FeedForward& feed_forward() { return *feed_forward_; }
   std::vector<const Half*> halves() const { return {attention_.get(), feed_forward_.get()}; }
-  // That of the block, with the parameters that no unit of its halves has, and theirs.
+  // The block's own unit, with the parameters that no unit of its halves has, and the units of the halves.
   std::vector<nn::Unit*> units();
   const nn::Unit& unit() const { return *unit_; }
 

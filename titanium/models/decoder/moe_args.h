@@ -21,7 +21,7 @@ struct MoeArgs {
   int64_t num_expert_groups = 0;  // 0: the choice is not limited to groups
   int64_t num_limited_groups = 0;
   double load_balance_coeff = 1e-3;  // by which the bias that balances experts moves in a step; 0: there is none
-  // Experts with biases, gate and up by turns in one matrix, and a clamped activation (GPT-OSS).
+  // Experts with biases, gate and up interleaved in one matrix, and a clamped activation (GPT-OSS).
   bool clamped_swiglu = false;
   double swiglu_limit = 7;
 };

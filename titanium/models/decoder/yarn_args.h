@@ -21,7 +21,7 @@ struct YarnArgs {
   // For the table of rope, which multiplies queries and keys by yarn_mscale(mscale) / yarn_mscale(mscale_all_dim);
   // where one of the two is not given, by yarn_mscale(1).
   ops::YarnScaling table() const;
-  // By which scores are multiplied beside that: the square of the concentration of `mscale_all_dim`, or 1.
+  // The factor on attention's scores beside that: the square of the concentration of `mscale_all_dim`, or 1.
   double score_factor() const;
 };
 

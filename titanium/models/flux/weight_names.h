@@ -16,7 +16,7 @@ class WeightNames : public HuggingFaceAdapter {
   // Black Forest Labs' names are ours but for the norms of heads.
   std::vector<HuggingFacePiece> other_pieces(const std::string& fqn, const Shape& global_shape) const override;
   std::string config_json(Dtype) const override { return to_config_json(args_); }
-  // The embedding of a guidance strength, which distilled models have and this one, as torchtitan's, has not.
+  // The embedding of a guidance strength that a distilled model has, where this one has none, as torchtitan's.
   bool is_redundant(const std::string& name) const override;
 
  private:

@@ -33,8 +33,8 @@ class ContextExchange {
  public:
   virtual ~ContextExchange() = default;
   virtual const SequenceShare& share() const = 0;
-  // Starts to bring everybody's keys and values; `kv` are this rank's, contiguous. With `gradient_dtype` every part has
-  // to be given back in it, and be collected.
+  // Starts the all-gather or the ring of keys and values; `kv` are this rank's, contiguous. With `gradient_dtype` every
+  // part has to be given back in it, and be collected.
   virtual std::unique_ptr<KeyValueParts> bring(const Tensor& kv_BsW, std::optional<Dtype> gradient_dtype) = 0;
 };
 

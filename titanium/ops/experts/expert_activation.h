@@ -7,7 +7,7 @@ namespace titanium::ops {
 
 enum class ActivationKind {
   kSwiglu,         // silu(gate) * up; `hidden` is {gate, up}, [R, F] each
-  kClampedSwiglu,  // gate * sigmoid(1.702 gate) * (up + 1), clamped; `hidden` is one [R, 2F], gate and up by turns
+  kClampedSwiglu,  // gate * sigmoid(1.702 gate) * (up + 1), clamped; `hidden` is one [R, 2F], gate and up interleaved
 };
 struct ActivationOptions {
   ActivationKind kind = ActivationKind::kSwiglu;

@@ -26,10 +26,10 @@ class ExpertExchange {
   // Tells all ranks how many rows go to each expert, int32 [E]. The result may be asked for later, once other work has
   // been queued: the host then waits for it.
   virtual PendingPlan plan(const Tensor& counts_E) = 0;
-  // Rows in the order of experts [R, C] -> the rows of all ranks for the experts here, [received, C], those of one rank
-  // after those of another, each in the order of experts.
+  // All-to-all: rows in the order of experts [R, C] -> the rows of all ranks for the experts here, [received, C], those
+  // of one rank after those of another, each in the order of experts.
   virtual Pending send(const Tensor& rows_RC, const RowPlan& plan) = 0;
-  // The way back.
+  // The all-to-all back to the ranks that the rows came from.
   virtual Pending send_back(const Tensor& rows, const RowPlan& plan) = 0;
   // Runs both to their ends, with one computing while rows of the other travel; by default one after the other. The
   // second may run on another thread.

@@ -1,4 +1,5 @@
-// Products of the rows of many experts with their stacked weights [E, out, in]: every such product goes through here.
+// Grouped GEMMs: products of the rows of many experts with their stacked weights [E, out, in]. Every such product goes
+// through here.
 // R rows; those of expert e end at ends[e], an int32 tensor on the device of the rows.
 #pragma once
 

@@ -85,7 +85,7 @@ HiddenBias hidden_bias(const Tensors& hidden, const Run& run, const ExpertWeight
   return {experts.hidden_bias->in(hidden[0].scalar_type()), run.order.ends_E};
 }
 
-// Of the ranks that share a cut expert the first one adds its bias.
+// Whether this rank adds the bias: where an expert is cut over ranks, only the first of them does.
 bool adds_down_bias(const ExpertWeights& experts) {
   return experts.down_bias != nullptr && experts.down->part.offset[2] == 0;
 }

@@ -9,12 +9,12 @@
 namespace titanium::ops {
 
 // Note [Losses of a router]
-//   balance  for each sequence, the sum over experts of f * P, with f = E / (K S) times the choices of the expert by
-//   the
-//            S tokens of the sequence, which counts as a constant, and P = the mean of its share of a token's scores
-//            (DeepSeek V3). The mean over the sequences of a step, times a factor.
-//   z        the mean over the tokens of a step of the square of the log-sum-exp of the logits, times a factor.
-// A sequence may be spread over ranks: then its choices are summed over them.
+// The balance loss of a sequence is the sum over experts of f * P, with f = E / (K S) times the choices of the expert
+// by the S tokens of the sequence, which counts as a constant, and P = the mean of its share of a token's scores
+// (DeepSeek V3). The loss of a step is the mean over its sequences, times a factor. A sequence may be spread over
+// ranks: then its choices are summed over them.
+//
+// The z loss is the mean over the tokens of a step of the square of the log-sum-exp of the logits, times a factor.
 struct RouterLosses {
   double balance = 0;          // the factor over the number of sequences of a step, of all ranks
   double z = 0;                // the factor over the number of their tokens

@@ -1,4 +1,4 @@
-// Matrix products of the GPU's library, by the algorithm that is known to be the fastest: Note [Choice of algorithms].
+// GEMMs of the GPU's library, by the algorithm that is known to be the fastest: Note [Choice of algorithms].
 // cuda/ has them; no_gpu/ says that there are none.
 #pragma once
 

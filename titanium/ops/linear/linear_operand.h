@@ -47,7 +47,7 @@ class LinearOperand {
   Role role_;
 };
 
-// A tensor stands for itself. `amax` is its largest magnitude where somebody knows it already: fp32, one number.
+// A tensor stands for itself. `amax` is its largest magnitude where it is known already: fp32, one number.
 class LinearInput : public LinearOperand {
  public:
   LinearInput(Tensor x_TI, Tensor amax = {}) : LinearOperand(std::move(x_TI), Role::kInput, std::move(amax)) {}

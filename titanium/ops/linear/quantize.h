@@ -40,7 +40,7 @@ struct Quantization {
 };
 
 bool has_one_scale(const Float8Weight& weight);  // for each operand of its products
-// That of an operand of the weight's products; `goes_on`: other ranks have parts of what a scale covers.
+// How an operand of the weight's products is quantised. `goes_on`: other ranks have parts of what a scale covers.
 Quantization quantization(const Float8Weight& weight, Dtype dtype, bool one_scale, bool goes_on);
 
 // x [R, K] as it is, or x [K, R] transposed: the result is [R, K], contiguous or the transpose of what is. `amax` is

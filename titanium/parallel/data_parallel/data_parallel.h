@@ -21,19 +21,20 @@ DataParallelGroups data_parallel_groups(const nn::Unit& unit, const Mesh& mesh);
 class DataParallel {
  public:
   virtual ~DataParallel() = default;
-  // Before the forward of each micro batch of a step.
+  // Called before the forward of each micro-batch of a step.
   virtual void begin_micro_batch(bool /*last*/) {}
-  // After the backward of each. After that of the last one, every gradient is the sum over all ranks, and the current
-  // stream may use it.
+  // Called after the backward of each. After that of the last one, every gradient is the sum over all ranks, and the
+  // current stream may use it.
   virtual void end_micro_batch() {}
   // From now on `reduced` is called with the parameters of a unit, or of several, as soon as their gradients are the
   // sums over all ranks of data parallelism: at the latest in `end_micro_batch`, and only for those that have
   // gradients. What it queues on the current stream, which may not be that of the computation, finds the gradients in
   // the place where the parameters are, and is done before anybody uses the parameters again. It may take the gradients
-  // away. For one micro-batch a step. False: nothing is reduced here, and nobody will be called.
+  // away. For one micro-batch a step. Returns false if nothing is reduced here: `reduced` is never called.
   using Reduced = std::function<void(const std::vector<Parameter*>&)>;
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): whoever overrides it keeps the function.
   virtual bool when_reduced(Reduced /*reduced*/) { return false; }
-  // After the optimizer has written new weights.
+  // Called after the optimizer has written new weights.
   virtual void weights_changed() {}
 };
 

@@ -12,7 +12,7 @@ namespace titanium::parallel {
 
 struct FullyShardOptions {
   std::string reshard_after_forward = "default";  // default: blocks but not the head; always; never
-  // Gradients of parts are summed over the micro batches of a step and reduced once, at the price of their memory.
+  // Gradients of parts are summed over the micro-batches of a step and reduced once, at the price of their memory.
   bool reduce_once = false;
   // Weights stay whole from their first use to the end of the step: micro-batches of a pipeline take turns.
   bool hold_whole = false;

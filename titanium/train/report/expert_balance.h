@@ -15,10 +15,10 @@ struct ExpertBalance {
   int64_t dead = 0;          // experts without tokens
 };
 
-// That of the last step, for all layers of a pipeline on all its ranks, as fp64 [blocks, 4] on the model's device: only
-// queued. All ranks ask together.
+// The balance of the last step for all layers, on all ranks of a pipeline, as fp64 [blocks, 4] on the model's device:
+// only queued. All ranks call it together.
 Tensor measure_expert_balance(const models::Model& model, const parallel::Mesh& mesh, Device device);
-// What it says, in host memory; blocks without experts are left out.
+// The same as numbers of the host; blocks without experts are left out.
 std::vector<ExpertBalance> read_expert_balance(const Tensor& measured);
 
 }  // namespace titanium::train

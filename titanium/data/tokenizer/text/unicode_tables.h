@@ -1,4 +1,4 @@
-// Facts about Unicode versions that the libraries in use do not share. Hugging Face tokenizers is the yardstick: it
+// Facts about Unicode versions that the libraries in use do not share. Hugging Face tokenizers is the reference: it
 // splits with the character classes of Unicode 16 and normalises with those of Unicode 9, while PCRE2 10.42 and
 // utf8proc 2.8 know Unicode 14. tests/parity/tokenizer.py compares every code point.
 #pragma once
@@ -54,7 +54,7 @@ inline constexpr CategoryRange kAddedAfterUnicode14[] = {
     {0x2EBF0, 0x2EE5D, "Lo"}, {0x31350, 0x323AF, "Lo"},
 };
 
-// Characters added after Unicode 9 that a normal form reorders, composes or decomposes: the yardstick leaves them where
+// Characters added after Unicode 9 that a normal form reorders, composes or decomposes: the reference leaves them where
 // they are.
 inline constexpr CodePointRange kNormalisedSinceUnicode10[] = {
     {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},
