@@ -1,10 +1,12 @@
-"""Documents per second of one core, without tokenising: Titanium against Python's json and pyarrow on the same files.
+"""Documents per second of one core, without tokenising: Titanium against Python's json and gzip and pyarrow on the same files.
 
   bench/data_documents.py BUILD_FOLDER [MEGABYTES]
 
 Processor time, so that other work on the machine matters little; each reader has a first pass that warms the page cache.
 """
 
+import gzip
+import io
 import json
 import pathlib
 import random
@@ -43,6 +45,16 @@ def python_json(path):
         return sum(len(json.loads(line)["text"]) for line in lines)
 
 
+def python_gzip(path):
+    with gzip.open(path, "rb") as lines:
+        return sum(len(json.loads(line)["text"]) for line in lines)
+
+
+def python_zstd(path):
+    with pyarrow.input_stream(str(path), compression="zstd") as stream:
+        return sum(len(json.loads(line)["text"]) for line in io.BufferedReader(stream, 1 << 20))
+
+
 def python_parquet(path):
     size = 0
     file = pyarrow.parquet.ParquetFile(path)
@@ -73,6 +85,10 @@ def main():
         lines.write_text("".join(json.dumps({"url": "https://x", "text": text}, ensure_ascii=False) + "\n" for text in documents))
         print("| file | Titanium MB/s | peer MB/s | peer |\n|---|---|---|---|")
         rows = [(lines, python_json, "Python's json")]
+        for ending, compress, reader, peer in ((".gz", lambda text: gzip.compress(text, 6), python_gzip, "Python's gzip and json"), (".zst", lambda text: pyarrow.compress(text, "zstd", asbytes=True), python_zstd, "pyarrow's zstd, Python's json")):
+            path = folder / f"data.jsonl{ending}"
+            path.write_bytes(compress(lines.read_bytes()))
+            rows.append((path, reader, peer))
         for compression in ("zstd", "snappy"):
             path = folder / f"{compression}.parquet"
             pyarrow.parquet.write_table(pyarrow.table({"text": documents}), path, compression=compression, row_group_size=10_000)

@@ -5,6 +5,7 @@
 Files are made in a temporary folder and were just written, so that they are in the page cache.
 """
 
+import gzip
 import json
 import pathlib
 import random
@@ -14,7 +15,10 @@ import tempfile
 import time
 
 import numpy
+import pyarrow
 import pyarrow.dataset
+import pyarrow.ipc
+import pyarrow.parquet
 
 PROGRAM = pathlib.Path(sys.argv[1]) / "bench_scale"
 FILES = int(sys.argv[2]) if len(sys.argv) > 2 else 100_000
@@ -31,6 +35,19 @@ def discovery(folder):
     return time.perf_counter() - begin
 
 
+def other_formats(lines):
+    """The same documents in files of other formats, whose readers take more memory."""
+    folder, content = lines.parent, lines.read_bytes()
+    table = pyarrow.table({"text": [json.loads(line)["text"] for line in content.splitlines()]})
+    pyarrow.parquet.write_table(table, folder / "groups.parquet", compression="zstd", row_group_size=1000)
+    pyarrow.parquet.write_table(table, folder / "whole.parquet", compression="zstd")
+    with pyarrow.OSFile(str(folder / "stream.arrow"), "wb") as sink, pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1000)
+    (folder / "lines.jsonl.gz").write_bytes(gzip.compress(content, 6))
+    (folder / "lines.jsonl.zst").write_bytes(pyarrow.compress(content, "zstd", asbytes=True))
+    return [folder / name for name in ("groups.parquet", "whole.parquet", "stream.arrow", "lines.jsonl.gz", "lines.jsonl.zst")]
+
+
 def main():
     rng = random.Random(1)
     line = lambda words: json.dumps({"text": " ".join(rng.choices(["alpha", "beta", "gamma", "delta"], k=words))}) + "\n"
@@ -45,8 +62,9 @@ def main():
         print(f"start with {FILES} files: {min(s['seconds'] for s in starts):.2f} s ({min(s['processor_seconds'] for s in starts):.2f} s of processor time); pyarrow's data set to its first rows: {discovery(folder / 'many'):.2f} s")
         lines = folder / "lines.jsonl"
         lines.write_text("".join(line(rng.randrange(20, 600)) for _ in range(20_000)))
-        memory = run("memory", lines, 100)
-        print(f"100 sources: peak memory {memory['peak_bytes'] / 2**20:.0f} MiB, saved position {memory['state_bytes'] / 1000:.0f} KB")
+        for path in (lines, *other_formats(lines)):
+            memory = run("memory", path, 100)
+            print(f"100 sources, {path.name}: peak memory {memory['peak_bytes'] / 2**20:.0f} MiB, saved position {memory['state_bytes'] / 1000:.0f} KB")
         tokens = folder / "tokens.bin"
         numpy.random.default_rng(1).integers(1, 50_000, 100_000_000, dtype=numpy.uint16).tofile(tokens)
         for path in (tokens, lines):

@@ -12,9 +12,10 @@ int main(int argc, char** argv) {
     titanium::data::RecordSource source(argv[i], {});
     int64_t documents = 0;
     size_t bytes = 0;
+    std::string storage;
     for (; const auto record = source.read(documents); ++documents) {
       bytes += titanium::data::has_tokens(*record) ? titanium::data::document_tokens(*record).size() * 4
-                                                   : titanium::data::document_text(*record, "text").size();
+                                                   : titanium::data::document_text(*record, "text", storage).size();
     }
     fmt::print("{} {} {}\n", static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, bytes, documents);
   }

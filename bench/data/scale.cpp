@@ -2,7 +2,7 @@
 //   bench_scale start PATH          seconds from nothing to the first batch of a folder
 //   bench_scale memory PATH N       peak memory of a mix of N sources that all read PATH, over 200 batches
 //   bench_scale resume PATH         seconds from a position after 10^9 samples to the first batch, with a shuffle
-// bench/data_scale.py makes the files and compares.
+// Data is dealt to streams as a run without options deals it. bench/data_scale.py makes the files and compares.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -30,11 +30,13 @@ int64_t peak_memory() {
 
 void start(const std::string& path) {
   const auto begin = std::chrono::steady_clock::now();
-  Loader loader({.name = "bench", .path = path}, encode, {.batch = 8, .packing = {.seq_len = 512}});
+  Loader loader({.name = "bench", .path = path, .striping = StripingChoice::kAuto}, encode,
+                {.batch = 8, .packing = {.seq_len = 512}});
   loader.next();
-  fmt::print(R"({{"seconds": {:.3f}, "processor_seconds": {:.3f}}})"
+  fmt::print(R"({{"seconds": {:.3f}, "processor_seconds": {:.3f}, "lanes": {}}})"
              "\n",
-             seconds_since(begin), static_cast<double>(std::clock()) / CLOCKS_PER_SEC);
+             seconds_since(begin), static_cast<double>(std::clock()) / CLOCKS_PER_SEC,
+             loader.state().sources[0].striping.lanes);
 }
 
 void memory(const std::string& path, int64_t count) {
@@ -45,7 +47,10 @@ void memory(const std::string& path, int64_t count) {
                                   .path = path,
                                   .cache_bytes = (size_t{256} << 20) / static_cast<size_t>(count),
                                   .max_readers = 1,
-                                  .in_mix = true}});
+                                  .closes_readers = count > 64,
+                                  .in_mix = true,
+                                  .striping = StripingChoice::kAuto,
+                                  .most_lanes = StripingLimits{}.lanes / count}});
     piece.weights.push_back(static_cast<double>(1 + i % 7));
   }
   Loader loader(std::move(sources), {piece}, encode, {.batch = 64, .packing = {.seq_len = 2048}, .num_workers = 2});
@@ -57,7 +62,7 @@ void memory(const std::string& path, int64_t count) {
 
 void resume(const std::string& path) {
   constexpr int64_t kSamples = 1'000'000'000;
-  const CorpusOptions corpus{.name = "bench", .path = path, .shuffle = true};
+  const CorpusOptions corpus{.name = "bench", .path = path, .shuffle = true, .striping = StripingChoice::kAuto};
   const LoaderOptions options{.batch = 8, .packing = {.seq_len = 512}};
   LoaderState state = Loader(corpus, encode, options).state();
   for (int64_t stream = 0; stream < state.streams; ++stream) {

@@ -43,7 +43,8 @@ Values random_values(bool latent_queries) {
 }
 
 // Outputs and all gradients, by name.
-Values results(const Values& values, bool latent_queries, Device device, Dtype dtype) {
+Values results(const Values& values, bool latent_queries, Device device, Dtype dtype,
+               const std::vector<int64_t>& positions = {}) {
   std::map<std::string, std::unique_ptr<Parameter>> parameters;
   for (const char* name : {"norm", "wq_a", "q_norm", "wq", "wkv_a", "kv_norm", "wkv_b"}) {
     const Tensor& value = values.at(name);
@@ -55,6 +56,8 @@ Values results(const Values& values, bool latent_queries, Device device, Dtype d
   std::optional<LatentQueries> queries;
   if (latent_queries) queries.emplace(LatentQueries{*parameters["wq_a"], *parameters["q_norm"]});
   const Tensor x = values.at("x").to(device, dtype, /*non_blocking=*/false, /*copy=*/true).requires_grad_(true);
+  Tensor table = rope_table(kRope, kTokens, 10000, std::nullopt, device);
+  if (!positions.empty()) table = test::rows_at(table, positions, kTokens);
   const Qkv qkv = latent_qkv(x, {.norm = *parameters["norm"],
                                  .eps = kEps,
                                  .latent_queries = queries,
@@ -65,7 +68,7 @@ Values results(const Values& values, bool latent_queries, Device device, Dtype d
                                  .latent_eps = kEps,
                                  .nope_dim = kNope,
                                  .value_dim = kValue,
-                                 .rope_table = rope_table(kRope, kTokens, 10000, std::nullopt, device)});
+                                 .rope_table = table});
   const auto weighted = [&](const Tensor& y, const char* grad) {
     return at::sum(y * values.at(grad).to(device, dtype), at::kFloat);
   };
@@ -77,12 +80,12 @@ Values results(const Values& values, bool latent_queries, Device device, Dtype d
   return found;
 }
 
-TEST_F(GpuLatentQkv, MatchesTheCpu) {
+void check_latent_qkv(Device gpu, const std::vector<int64_t>& positions) {
   for (const bool latent_queries : {false, true}) {
     const Values values = random_values(latent_queries);
-    const Values expected = results(values, latent_queries, at::kCPU, at::kFloat);
+    const Values expected = results(values, latent_queries, at::kCPU, at::kFloat, positions);
     for (const Dtype dtype : {at::kBFloat16, at::kFloat}) {
-      const Values found = results(values, latent_queries, gpu_, dtype);
+      const Values found = results(values, latent_queries, gpu, dtype, positions);
       EXPECT_EQ(found.size(), expected.size());
       for (const auto& [name, tensor] : expected) {
         SCOPED_TRACE(name);
@@ -90,6 +93,16 @@ TEST_F(GpuLatentQkv, MatchesTheCpu) {
       }
     }
   }
+}
+
+TEST_F(GpuLatentQkv, MatchesTheCpu) { check_latent_qkv(gpu_, {}); }
+
+TEST_F(GpuLatentQkv, MatchesTheCpuWithRowsForEachToken) {
+  std::vector<int64_t> positions;
+  for (int64_t token = 0; token < kBatch * kTokens; ++token) {
+    positions.push_back(token % kTokens % (token < kTokens ? 13 : 40));
+  }
+  check_latent_qkv(gpu_, positions);
 }
 
 TEST_F(GpuLatentQkv, NormalisedHeadsScaledTokensAndBiasesMatchTheCpu) {

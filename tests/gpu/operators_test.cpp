@@ -178,13 +178,19 @@ TEST_F(GpuOperators, RmsNormTakesStridedRowsAndGivesTheSameBitsFromRstd) {
   });
 }
 
-void check_norm_qkv_rope(Device gpu, int64_t dim, int64_t head_dim, const Kind& kind, bool with_head_norms = false) {
+void check_norm_qkv_rope(Device gpu, int64_t dim, int64_t head_dim, const Kind& kind, bool with_head_norms = false,
+                         bool rows_for_each_token = false) {
   const int64_t seq_len = 32, heads = 4, kv_heads = 2;
   Pair norm({dim}, gpu, 1, kind), wq({heads * head_dim, dim}, gpu, 0.1, kind),
       wk({kv_heads * head_dim, dim}, gpu, 0.1, kind), wv({kv_heads * head_dim, dim}, gpu, 0.1, kind),
       q_norm({head_dim}, gpu, 1, kind), k_norm({head_dim}, gpu, 1, kind);
   const Leaves x({2 * seq_len, dim}, gpu, kind);
-  const Tensor table = rope_table(head_dim, seq_len, 500000, RopeScaling{}, at::kCPU);
+  Tensor table = rope_table(head_dim, seq_len, 500000, RopeScaling{}, at::kCPU);
+  if (rows_for_each_token) {
+    std::vector<int64_t> positions;
+    for (int64_t token = 0; token < 2 * seq_len; ++token) positions.push_back(token % seq_len % (token < 32 ? 13 : 20));
+    table = test::rows_at(table, positions, seq_len);
+  }
   NormQkvRopeArgs cpu_args{norm.cpu, kEps, wq.cpu, wk.cpu, wv.cpu, head_dim, table};
   NormQkvRopeArgs gpu_args{norm.gpu, kEps, wq.gpu, wk.gpu, wv.gpu, head_dim, table.to(gpu)};
   if (with_head_norms) {
@@ -219,6 +225,15 @@ TEST_F(GpuOperators, NormQkvRopeMatchesTheCpu) {
   for_all_kinds([&](const Kind& kind) {
     check_norm_qkv_rope(gpu_, 256, 64, kind);
     check_norm_qkv_rope(gpu_, 130, 30, kind);
+  });
+}
+
+TEST_F(GpuOperators, RopeOfRowsForEachTokenMatchesTheCpu) {
+  for_all_kinds([&](const Kind& kind) {
+    for (const bool with_head_norms : {false, true}) {
+      check_norm_qkv_rope(gpu_, 256, 64, kind, with_head_norms, /*rows_for_each_token=*/true);
+      check_norm_qkv_rope(gpu_, 130, 30, kind, with_head_norms, /*rows_for_each_token=*/true);
+    }
   });
 }
 

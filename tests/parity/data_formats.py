@@ -14,6 +14,7 @@ import datasets
 import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
+from data_format_files import FORMATS
 
 PROGRAM = os.environ["TITANIUM"]
 DRIVER = pathlib.Path(os.environ["TITANIUM_BUILD"]) / "data_formats_driver"
@@ -49,6 +50,26 @@ def samples(path, field="text"):
     return result.stdout
 
 
+def by_blocks(path, layouts):
+    result = subprocess.run([DRIVER, "blocks", str(path), "text", layouts], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+# Samples of an epoch of one reader, and the number of lanes.
+def read_share(path, rank, ranks):
+    result = subprocess.run([DRIVER, "share", str(path), "text", str(rank), str(ranks), "16384"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return [int(word) for word in result.stdout.split()]
+
+
+def mixed(paths, striping, shuffle, layouts):
+    command = [DRIVER, "mix", striping, str(int(shuffle)), layouts, *map(str, paths)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
 class DataFormats(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -70,6 +91,16 @@ class DataFormats(unittest.TestCase):
                 self.assertEqual(samples(path), self.expected, type)
             self.assertEqual(texts(path), DOCUMENTS, type)
 
+    def test_places_inside_large_groups_are_found_again(self):
+        table = pyarrow.table({"text": [[i % 200 + 1, i // 200 + 1, 3, 4] for i in range(20_000)]})
+        found = set()
+        for group in (500, 20_000):  # the second is decoded in pieces, which a resume passes over
+            pyarrow.parquet.write_table(table, self.folder / "groups.parquet", row_group_size=group)
+            with pyarrow.OSFile(str(self.folder / "groups.arrow"), "wb") as sink, pyarrow.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table, max_chunksize=group)
+            found |= {samples(self.folder / f"groups.{ending}") for ending in ("parquet", "arrow")}
+        self.assertEqual(len(found), 1)
+
     def test_several_parquet_files_are_one_set(self):
         folder = self.folder / "parts"
         folder.mkdir()
@@ -79,6 +110,41 @@ class DataFormats(unittest.TestCase):
         found = inspect(folder)
         self.assertEqual((found["records"], found["formats"]), (2500, {"Parquet": 4}))
         self.assertEqual(samples(folder), self.expected)
+
+    def test_columns_by_blocks_are_the_same_on_every_number_of_readers(self):
+        folder = self.folder / "blocks"
+        folder.mkdir()
+        table = pyarrow.table({"text": DOCUMENTS})
+        pyarrow.parquet.write_table(table, folder / "a.parquet", row_group_size=20, compression="none", use_dictionary=False)
+        with pyarrow.OSFile(str(folder / "b.arrow"), "wb") as sink, pyarrow.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=30)
+        for path in (folder / "a.parquet", folder / "b.arrow", folder):
+            expected, found = by_blocks(path, "1"), by_blocks(path, "124")
+            self.assertEqual(expected, found, path)
+            self.assertRegex(expected, r"\n(8|16) lanes\n$")
+            self.assertNotEqual(expected[:10_000], self.expected[:10_000])
+        for path in (folder / "a.parquet", folder / "b.arrow"):  # all of it is read: samples are 101 tokens, rests are dropped
+            tokens = sum(len(text.encode()) + 1 for text in DOCUMENTS)
+            shares = [read_share(path, rank, 4)[0] for rank in range(4)]
+            self.assertLess(abs(sum(shares) - tokens / 101), 17)
+            self.assertLess(max(shares), 1.4 * min(shares))
+
+    # Each format in a mix with lines, then all in one.
+    def test_mixes_of_every_format_are_the_same_on_every_number_of_readers_shuffled_or_not(self):
+        folder = self.folder / "formats"
+        for format, files in FORMATS.items():
+            for name, content in files.items():
+                path = folder / format / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+        mixes = [[folder / format, self.folder / "lines.jsonl"] for format in FORMATS] + [[folder / format for format in FORMATS]]
+        for paths in mixes:
+            by_blocks = {path.name for path in paths} <= {"megatron", "datatrove", "lines", "lines.jsonl"}
+            for striping in ("records", "blocks") if by_blocks else ("records",):
+                orders = [mixed(paths, striping, shuffle, "1") for shuffle in (False, True)]
+                self.assertNotEqual(*orders, (paths, striping))
+                for shuffle in (False, True):
+                    self.assertEqual(mixed(paths, striping, shuffle, "124"), orders[shuffle], (paths, striping, shuffle))
 
     def test_nested_columns_nulls_and_lists_of_tokens(self):
         path = self.folder / "nested.parquet"
@@ -102,6 +168,18 @@ class DataFormats(unittest.TestCase):
                 self.assertEqual(texts(path), DOCUMENTS, name)
                 self.assertEqual(samples(path), self.expected, name)
 
+    def test_arrow_of_all_types_of_text(self):
+        plain = pyarrow.array(DOCUMENTS)
+        columns = [plain.cast(pyarrow.large_string()), plain.cast(pyarrow.string_view()), plain.dictionary_encode(), pyarrow.StructArray.from_arrays([plain], ["text"])]
+        for column in columns:
+            nested = pyarrow.types.is_struct(column.type)
+            table = pyarrow.table({"meta" if nested else "text": column})
+            for name, new in (("stream", pyarrow.ipc.new_stream), ("file", pyarrow.ipc.new_file)):
+                path = self.folder / f"typed_{name}.arrow"
+                with pyarrow.OSFile(str(path), "wb") as sink, new(sink, table.schema) as writer:
+                    writer.write_table(table, max_chunksize=1100)
+                self.assertEqual(samples(path, "meta.text" if nested else "text"), self.expected, (name, column.type))
+
     def test_folders_of_datasets(self):
         data = datasets.Dataset.from_dict({"text": DOCUMENTS})
         folder = self.folder / "saved"
@@ -112,6 +190,16 @@ class DataFormats(unittest.TestCase):
         datasets.DatasetDict({"train": data, "test": data.select(range(10))}).save_to_disk(str(both))
         self.assertEqual(inspect(both)["records"], 2510)
         self.assertEqual(samples(both / "train"), self.expected)
+
+    def test_the_cache_of_datasets(self):
+        cache = self.folder / "cache"
+        lines = str(self.folder / "lines.jsonl")
+        data = datasets.load_dataset("json", data_files={"train": lines}, cache_dir=str(cache), split="train")
+        data.map(lambda row: {"length": len(row["text"])})  # leaves a file of its own beside the set
+        folder = pathlib.Path(data.cache_files[0]["filename"]).parent
+        self.assertTrue(list(folder.glob("cache-*.arrow")))
+        self.assertEqual(inspect(cache)["formats"], {"Arrow": 1})
+        self.assertEqual(samples(folder), self.expected)
 
     def test_damaged_files_are_read_or_refused_and_nothing_else(self):
         texts = pyarrow.array(DOCUMENTS[:200])
@@ -132,8 +220,9 @@ class DataFormats(unittest.TestCase):
             write(folder / name)
             result = subprocess.run([DRIVER, "fuzz", folder / name, "text", str(rounds), os.environ.get("TITANIUM_FUZZ_SEED", "7")], capture_output=True, text=True)
             self.assertEqual(result.returncode, 0, f"{name}: {result.returncode} {result.stderr[-500:]}")
-            good, refused = map(int, result.stdout.split())
+            good, refused, memory = map(int, result.stdout.split())
             self.assertEqual(good + refused, rounds)
+            self.assertLess(memory, 512 << 20, name)
             self.assertGreater(refused, 0, name)
 
     def test_offsets_inside_a_column_are_checked(self):
@@ -159,6 +248,17 @@ class DataFormats(unittest.TestCase):
         (self.folder / "named.jsonl").write_bytes(whole)
         self.assertIn("is read as JSON lines because of its name, but its content is Parquet. Rename it.",
                       refusal(self.folder / "named.jsonl"))
+
+    def test_a_changed_byte_of_a_page_with_a_checksum_is_found(self):
+        path = self.folder / "checked.parquet"
+        for checked in (True, False):
+            table = pyarrow.table({"text": [f"text number {i}" for i in range(50)]})
+            pyarrow.parquet.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=checked)
+            path.write_bytes(path.read_bytes().replace(b"text number 7", b"text number X"))
+            if checked:
+                self.assertIn("cannot be read as Parquet: could not verify page integrity, CRC checksum verification failed for page_ordinal 0.", refusal(path))
+            else:
+                self.assertEqual(texts(path)[7], "text number X")  # nothing says that this is wrong
 
     def test_damage_is_a_sentence_or_the_records(self):
         path = self.folder / "damage.parquet"

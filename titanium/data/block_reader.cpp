@@ -21,10 +21,9 @@ void BlockReader::append(Block& block, std::string_view bytes, bool missing) {
   ++block.count;
 }
 
-bool BlockReader::is_full(const Block& block, int64_t bytes_read) {
+bool BlockReader::is_full(const Block& block, int64_t bytes_read) const {
   constexpr int64_t kBlockRecords = 1024;
-  constexpr int64_t kBlockBytes = int64_t{1} << 20;
-  return block.count >= kBlockRecords || bytes_read >= kBlockBytes;
+  return block.count >= kBlockRecords || bytes_read >= options_.block_bytes;
 }
 
 }  // namespace titanium::data

@@ -24,6 +24,17 @@ struct Anchor {
   bool operator==(const Anchor&) const = default;
 };
 
+// Records of a file that follow each other: all that begin in [begin, end), counted in the unit of Anchor::offset.
+struct FilePart {
+  int64_t begin = 0;
+  int64_t end = 0;         // 0: the end of the file
+  int64_t first_line = 1;  // what a message calls the first record by; 0: not known
+  int64_t bytes = 0;       // that reading it takes, about
+  int64_t records = -1;    // -1: not known
+
+  bool is_inside(int64_t offset) const { return offset >= begin && (end == 0 || offset <= end); }
+};
+
 // Rank `rank` of `ranks` keeps the records r with r mod ranks = rank.
 struct Ownership {
   int64_t rank = 0;
@@ -67,7 +78,9 @@ struct ReadOptions {
   int64_t max_record_bytes = int64_t{1} << 28;
   std::string text_field = "text";     // field, column or member that holds the text or the tokens
   std::string token_dtype = "uint16";  // of arrays that do not say it
-  int64_t block_records = 256;         // of a block of documents behind an index
+  int64_t block_records = 256;         // of a block of indexed documents
+  int64_t block_bytes = 1 << 20;       // a block is full with as many
+  int64_t memory_bytes = 0;            // that a reader may take for reading ahead; 0: as much as is useful
   bool whole_samples = false;          // of archives: all members of a key are one record
 };
 
@@ -97,6 +110,9 @@ class BlockReader {
   // find it again would cost reading.
   virtual bool is_entrance() const { return false; }
 
+  // Whether a reader that takes much memory while it is open gets back to position() at little cost.
+  virtual bool reopens_quickly() const { return false; }
+
   // All tokens of the file, where it holds tokens and says how many.
   virtual std::optional<int64_t> tokens() const { return std::nullopt; }
 
@@ -111,8 +127,8 @@ class BlockReader {
   // Adds the record at position_ to the block, if it is owned, and goes on to
   // the next one.
   void append(Block& block, std::string_view bytes, bool missing = false);
-  // Blocks end at 1,024 records or 1 MiB, whichever is first.
-  static bool is_full(const Block& block, int64_t bytes_read);
+  // Blocks end at 1,024 records or ReadOptions::block_bytes, whichever is first.
+  bool is_full(const Block& block, int64_t bytes_read) const;
 
   const Anchor start_;
   Anchor position_;

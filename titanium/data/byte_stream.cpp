@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "titanium/base/error.h"
-#include "titanium/remote/read_ahead.h"
 #include "titanium/remote/url.h"
 
 namespace titanium::data {
@@ -45,20 +44,20 @@ class PlainStream : public ByteStream {
   int file_;
 };
 
-// What is behind an address.
+// The bytes at an address.
 class AddressStream : public ByteStream {
  public:
-  AddressStream(const std::filesystem::path& path, int64_t offset)
-      : bytes_(remote::open_bytes(path.string()), offset) {}
+  AddressStream(const std::filesystem::path& path, const remote::ReadAheadPlace& place)
+      : bytes_(remote::open_bytes(path.string()), place) {}
   size_t read(char* out, size_t size) override { return bytes_.read(out, size); }
 
  private:
   remote::ReadAhead bytes_;
 };
 
-std::unique_ptr<ByteStream> open_plain(const std::filesystem::path& path, int64_t offset) {
-  if (remote::is_url(path.string())) return std::make_unique<AddressStream>(path, offset);
-  return std::make_unique<PlainStream>(path, offset);
+std::unique_ptr<ByteStream> open_plain(const std::filesystem::path& path, const remote::ReadAheadPlace& place) {
+  if (remote::is_url(path.string())) return std::make_unique<AddressStream>(path, place);
+  return std::make_unique<PlainStream>(path, place.offset);
 }
 
 [[noreturn]] void throw_truncated(const std::filesystem::path& path) {
@@ -73,8 +72,8 @@ std::unique_ptr<ByteStream> open_plain(const std::filesystem::path& path, int64_
 
 class GzipStream : public ByteStream {
  public:
-  explicit GzipStream(const std::filesystem::path& path)
-      : path_(path), input_(open_plain(path, 0)), buffer_(kInputBytes) {
+  GzipStream(const std::filesystem::path& path, const remote::ReadAheadPlace& place)
+      : path_(path), input_(open_plain(path, place)), buffer_(kInputBytes) {
     TI_CHECK(inflateInit2(&state_, 15 + 16) == Z_OK, "zlib cannot be started: not enough memory.");  // 16: gzip header
   }
   GzipStream(const GzipStream&) = delete;
@@ -115,9 +114,9 @@ class GzipStream : public ByteStream {
 
 class ZstdStream : public ByteStream {
  public:
-  explicit ZstdStream(const std::filesystem::path& path)
+  ZstdStream(const std::filesystem::path& path, const remote::ReadAheadPlace& place)
       : path_(path),
-        input_(open_plain(path, 0)),
+        input_(open_plain(path, place)),
         buffer_(kInputBytes),
         state_(ZSTD_createDStream(), &ZSTD_freeDStream) {
     TI_CHECK(state_ != nullptr, "zstd cannot be started: not enough memory.");
@@ -170,7 +169,7 @@ std::string read_head(const std::filesystem::path& path, size_t size) {
     source->read(0, head);
     return head;
   }
-  const auto stream = open_plain(path, 0);
+  const auto stream = open_plain(path, {});
   size_t filled = 0;
   while (filled < size) {
     const size_t count = stream->read(head.data() + filled, size - filled);
@@ -182,17 +181,17 @@ std::string read_head(const std::filesystem::path& path, size_t size) {
 }
 
 std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path, Compression compression,
-                                             int64_t offset) {
-  TI_ASSERT(offset == 0 || compression == Compression::kNone, "compressed files cannot be entered in the middle");
+                                             const remote::ReadAheadPlace& place) {
+  TI_ASSERT(place.offset == 0 || compression == Compression::kNone, "compressed files cannot be entered in the middle");
   switch (compression) {
     case Compression::kGzip:
-      return std::make_unique<GzipStream>(path);
+      return std::make_unique<GzipStream>(path, place);
     case Compression::kZstd:
-      return std::make_unique<ZstdStream>(path);
+      return std::make_unique<ZstdStream>(path, place);
     case Compression::kNone:
       break;
   }
-  return open_plain(path, offset);
+  return open_plain(path, place);
 }
 
 }  // namespace titanium::data

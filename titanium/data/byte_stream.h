@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "titanium/remote/read_ahead.h"
+
 namespace titanium::data {
 
 enum class Compression { kNone, kGzip, kZstd };
@@ -24,11 +26,11 @@ class ByteStream {
   virtual size_t read(char* out, size_t size) = 0;
 };
 
-// `path` may be an address (remote/byte_source.h). Begins at byte `offset`, which must be 0 for compressed files. A
-// file of several gzip members or zstd frames is read as their concatenation. Throws Error when the file cannot be
-// opened.
+// `path` may be an address (remote/byte_source.h). Begins at byte `place.offset`, which must be 0 for compressed files;
+// of an address, no more is read ahead than `place` allows. A file of several gzip members or zstd frames is read as
+// their concatenation. Throws Error when the file cannot be opened.
 std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path, Compression compression,
-                                             int64_t offset = 0);
+                                             const remote::ReadAheadPlace& place = {});
 
 // The first `size` bytes of a file as they are stored, or all of a shorter one.
 std::string read_head(const std::filesystem::path& path, size_t size);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMaxStreams = int64_t{1} << 16;
 
-// Of things that are counted: the first ten have a line in the log, then every thousandth.
+// The first ten of what is counted have a line in the log, then every thousandth.
 bool has_log_line(int64_t count) { return count <= 10 || count % 1000 == 0; }
 
 CorpusOptions checked(CorpusOptions options) {
@@ -29,20 +29,87 @@ CorpusOptions checked(CorpusOptions options) {
   return options;
 }
 
-int64_t largest_divisor_up_to(int64_t number, int64_t limit) {
-  int64_t divisor = std::min(number, limit);
-  while (number % divisor != 0) --divisor;
-  return divisor;
-}
-
 }  // namespace
 
 Corpus::Corpus(CorpusOptions options, Encoder encoder)
     : options_(checked(std::move(options))),
       encoder_(std::move(encoder)),
-      source_(open(/*keep_all=*/options_.shuffle)),
-      fingerprint_(data::fingerprint(source_->files())) {
+      files_(find_source_files(options_.path, options_.skip_bad_records)),
+      fingerprint_(data::fingerprint(files_)) {
   check_formats();
+  if (!open_lanes()) open_records();
+  settle_order();
+}
+
+RecordSourceOptions Corpus::source_options() const {
+  return {.reading = {.ownership = {options_.rank, options_.ranks},
+                      .max_record_bytes = options_.max_record_bytes,
+                      .text_field = options_.text_field,
+                      .token_dtype = options_.token_dtype,
+                      .memory_bytes = static_cast<int64_t>(options_.cache_bytes),
+                      .whole_samples = options_.images},
+          .allow_empty_files = options_.skip_bad_records,
+          .cache_bytes = options_.cache_bytes,
+          .max_readers = options_.max_readers,
+          .closes_readers = options_.closes_readers};
+}
+
+// False where the data is dealt by records.
+bool Corpus::open_lanes() {
+  const RecordSourceOptions source = source_options();
+  std::optional<StripedFiles> striped;
+  if (options_.striped_as) {
+    const Striping& saved = *options_.striped_as;
+    TI_CHECK(saved.lanes >= 1 && options_.streams % saved.lanes == 0 && saved.block_bytes >= 0,
+             "The saved data position of dataset {} is damaged: {} lanes for {} streams. Use another checkpoint.",
+             options_.name, saved.lanes, options_.streams);
+    if (saved.by_blocks()) striped = StripedFiles{saved, find_blocks(files_, saved.block_bytes, source.reading)};
+  } else {
+    striped = choose_lanes(source);
+  }
+  if (!striped) return false;
+  streams_ = options_.streams;
+  striping_ = striped->striping;
+  std::optional<uint64_t> key;
+  if (options_.shuffle)
+    key = mixed_bits(static_cast<uint64_t>(options_.shuffle_seed)) ^ std::stoull(fingerprint_, nullptr, 16);
+  lanes_ = std::make_unique<Lanes>(files_, *std::move(striped),
+                                   LanesOptions{.source = source, .streams = options_.streams, .shuffle_key = key});
+  return true;
+}
+
+std::optional<StripedFiles> Corpus::choose_lanes(const RecordSourceOptions& source) const {
+  const bool automatic = options_.striping == StripingChoice::kAuto;
+  const bool permutes_all = options_.shuffle && is_indexed();  // which is the better shuffle, and skips as well
+  // Images that were prepared have other files than those that they were made from, and the same samples.
+  if (options_.striping == StripingChoice::kRecords || (automatic && (permutes_all || options_.images)))
+    return std::nullopt;
+  StripedFiles striped = choose_striping(files_,
+                                         {.choice = options_.striping,
+                                          .streams = options_.streams,
+                                          .lanes = options_.most_lanes,
+                                          .block_bytes = options_.block_bytes},
+                                         source.reading);
+  bool fits = striped.striping.by_blocks();
+  if (fits) {
+    RecordSourceOptions little = source;
+    little.reading.ownership = {};
+    little.reading.memory_bytes = ReadOptions{}.block_bytes;  // only the first records are read
+    little.reading.block_bytes = int64_t{64} << 10;
+    RecordSource first(files_, little);
+    fits = first.count_up_to(options_.streams) == options_.streams;
+    if (automatic) fits = fits && has_many_records(striped.blocks, first.anchor_before(options_.streams));
+  }
+  TI_CHECK(fits || automatic,
+           "Dataset {} cannot be dealt by blocks: it has fewer records than data streams, or too little data that can "
+           "be skipped (a compressed file or an archive is one block, and no block may be more than an eighth of the "
+           "data). Set training.data_striping to \"auto\" or \"records\".",
+           options_.name);
+  return fits ? std::optional(std::move(striped)) : std::nullopt;
+}
+
+void Corpus::open_records() {
+  source_ = open(/*keep_all=*/options_.shuffle);
   const int64_t records = source_->count_up_to(options_.streams);
   TI_CHECK(records > 0, "Dataset {} at {} has no records. Name a file or folder that has some.", options_.name,
            options_.path.string());
@@ -58,30 +125,47 @@ Corpus::Corpus(CorpusOptions options, Encoder encoder)
     if (options_.epochs > 0) copies_ = std::min(copies_, options_.epochs);
     source_ = open(/*keep_all=*/true);
   }
-  settle_order();
 }
 
-std::unique_ptr<RecordSource> Corpus::open(bool keep_all) const {
-  const Ownership share{options_.rank, options_.ranks};
-  return std::make_unique<RecordSource>(
-      options_.path,
-      RecordSourceOptions{.reading = {.ownership = keep_all ? Ownership{} : share,
-                                      .max_record_bytes = options_.max_record_bytes,
-                                      .text_field = options_.text_field,
-                                      .token_dtype = options_.token_dtype,
-                                      .block_records = options_.shuffle ? 1 : ReadOptions{}.block_records,
-                                      .whole_samples = options_.images},
-                          .allow_empty_files = options_.skip_bad_records,
-                          .cache_bytes = options_.cache_bytes,
-                          .max_readers = options_.max_readers});
+std::shared_ptr<RecordSource> Corpus::open(bool keep_all) const {
+  RecordSourceOptions source = source_options();
+  if (keep_all) source.reading.ownership = {};
+  if (options_.shuffle) source.reading.block_records = 1;
+  return std::make_shared<RecordSource>(files_, source);
+}
+
+std::shared_ptr<RecordSource> Corpus::source_at(int64_t place, int64_t pass) {
+  return lanes_ ? lanes_->lane(place % striping_.lanes, pass) : source_;
+}
+
+std::unique_ptr<Corpus> Corpus::striped_as(const Striping& striping) const {
+  CorpusOptions options = options_;
+  options.striped_as = striping;
+  return std::make_unique<Corpus>(std::move(options), encoder_);
+}
+
+ReadingPlan Corpus::reading_plan() const {
+  if (lanes_) return lanes_->plan();
+  ReadingPlan plan;
+  for (const SourceFile& file : files_) plan.bytes += file.size;
+  plan.least_bytes = plan.most_bytes = is_indexed() ? plan.bytes / options_.ranks : plan.bytes;
+  return plan;
+}
+
+bool Corpus::is_indexed() const {
+  return std::ranges::all_of(files_, [](const SourceFile& file) { return file.format->is_indexed(); });
 }
 
 void Corpus::settle_order() {
   if (!options_.shuffle) return;
+  if (lanes_) {
+    order_ = shuffled(std::nullopt);
+    return;
+  }
   std::optional<int64_t> records;
   if (known_records_ > 0) {
     records = known_records_ * copies_;
-  } else if (source_->is_indexed()) {
+  } else if (is_indexed()) {
     records = source_->count_up_to(std::numeric_limits<int64_t>::max());
   } else if (const int64_t count = source_->count_up_to(options_.shuffle_window); count < options_.shuffle_window) {
     records = count;  // a window that is not full would leave streams without any
@@ -91,39 +175,43 @@ void Corpus::settle_order() {
 
 RecordOrder Corpus::shuffled(std::optional<int64_t> records) const {
   const uint64_t key = std::stoull(fingerprint_, nullptr, 16);
-  return RecordOrder::shuffled(options_.shuffle_seed, key, records, options_.shuffle_window);
+  // All lanes together have as many records in their windows as one that holds everything.
+  const int64_t window = std::max<int64_t>(options_.shuffle_window / striping_.lanes, 2);
+  return RecordOrder::shuffled(options_.shuffle_seed, key, records, window);
 }
 
 std::optional<RecordOrder> Corpus::order_of(const std::string& name) const {
   if (name == order_.name()) return order_;
-  if (!options_.shuffle || known_records_ > 0 || source_->is_indexed()) return std::nullopt;
+  if (!options_.shuffle || lanes_ || known_records_ > 0 || is_indexed()) return std::nullopt;
   const RecordOrder windows = shuffled(std::nullopt);
   return name == windows.name() ? std::optional(windows) : std::nullopt;
 }
 
 void Corpus::check_formats() const {
   if (!options_.images) return;
-  for (const SourceFile& file : source_->files())
+  for (const SourceFile& file : files_)
     TI_CHECK(file.format->has_samples(),
              "Data file {} is {}, but dataset {} must hold images with captions. Use archives of WebDataset (.tar).",
              file.path.string(), file.format->name(), options_.name);
 }
 
 std::optional<Corpus::Found> Corpus::record(int64_t place, int64_t pass, const std::stop_token& stop) {
-  int64_t record = order_.record(place, pass);
+  const std::shared_ptr<RecordSource> source = source_at(place, pass);
+  const int64_t lane = place % striping_.lanes, place_in_lane = place / striping_.lanes;
+  int64_t record = order_.record(place_in_lane, pass, lane);
   if (known_records_ > 0) {
     if (place >= known_records_ * copies_) return std::nullopt;
     const bool beyond = options_.epochs > 0 && pass * copies_ + place / known_records_ >= options_.epochs;
     if (beyond) return std::nullopt;
     record %= known_records_;
   }
-  auto found = source_->read(record, stop);
-  const std::optional<int64_t> window = order_.window_begin(place);
-  if (!found && window && source_->count_up_to(*window + 1) > *window)
-    return Found{.record = std::nullopt, .entrance = std::nullopt};  // the last window is not full
+  auto found = source->read(record, stop);
+  const std::optional<int64_t> window = order_.window_begin(place_in_lane);
+  if (!found && window && source->count_up_to(*window + 1) > *window)
+    return Found{.record = std::nullopt, .entrance = std::nullopt, .source = source};  // the last window is not full
   if (!found) return std::nullopt;
-  const Anchor entrance = window ? source_->anchor_before(*window) : found->entrance();
-  return Found{.record = std::move(found), .entrance = entrance};
+  const Anchor entrance = window ? source->anchor_before(*window) : found->entrance();
+  return Found{.record = std::move(found), .entrance = entrance, .source = source};
 }
 
 std::optional<Corpus::Document> Corpus::document(int64_t place, int64_t pass, const std::stop_token& stop) {
@@ -141,7 +229,8 @@ std::optional<Corpus::Document> Corpus::document(int64_t place, int64_t pass, co
 
 std::vector<int32_t> Corpus::encode(const Record& record) const {
   if (has_tokens(record)) return document_tokens(record);
-  const std::string text = document_text(record, options_.text_field);
+  std::string storage;
+  const std::string_view text = document_text(record, options_.text_field, storage);
   TI_CHECK(encoder_ != nullptr,
            "Dataset {} holds text, which needs a tokenizer. Set "
            "model.hf_assets_path to a folder that has one.",
@@ -150,10 +239,10 @@ std::vector<int32_t> Corpus::encode(const Record& record) const {
     return encoder_(text);
   } catch (const Error& error) {
     throw BadRecord(
-        fmt::format("{}:{}: this record cannot be tokenized: {} Repair or "
+        fmt::format("{}: this record cannot be tokenized: {} Repair or "
                     "remove it, or set "
                     "training.skip_bad_records to leave such records out.",
-                    record.file->path.string(), record.line, error.what()));
+                    record.place(), error.what()));
   }
 }
 

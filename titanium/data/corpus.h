@@ -17,20 +17,22 @@
 // copies of it as are needed for S records.
 //
 // With a shuffle, d is a place in the order of records (record_order.h), and
-// all else stays the same.
+// all else stays the same. Which number a record has is said in Note [Lanes].
 #pragma once
 
 #include <atomic>
 #include <functional>
 
+#include "titanium/data/lanes.h"
 #include "titanium/data/record_order.h"
-#include "titanium/data/record_source.h"
 
 namespace titanium::data {
 
 // Text to token ids, BOS and EOS included where the model wants them. Called
 // from several threads at once.
 using Encoder = std::function<std::vector<int32_t>(std::string_view text)>;
+
+struct PreparedImages;  // image/prepared_images.h
 
 struct CorpusOptions {
   std::string name;  // for messages
@@ -44,12 +46,19 @@ struct CorpusOptions {
   int64_t max_record_bytes = ReadOptions{}.max_record_bytes;
   std::string token_dtype = ReadOptions{}.token_dtype;
   size_t max_readers = RecordSourceOptions{}.max_readers;
-  bool in_mix = false;  // keeps the number of streams
-  bool images = false;  // records are samples of archives, with a picture and a caption
-  int64_t epochs = 0;   // passes until the data has ended; 0: no end of its own
+  bool closes_readers = false;  // as RecordSourceOptions has it
+  bool in_mix = false;          // keeps the number of streams
+  bool images = false;          // records are samples of archives, with a picture and a caption
+  // With `images`: the folder whose archives are at `path`, with encodings instead of pictures. None: pictures.
+  std::shared_ptr<const PreparedImages> prepared = nullptr;
+  int64_t epochs = 0;  // passes until the data has ended; 0: no end of its own
   bool shuffle = false;
   int64_t shuffle_seed = 42;
   int64_t shuffle_window = 16384;
+  StripingChoice striping = StripingChoice::kRecords;
+  int64_t most_lanes = StripingLimits{}.lanes;
+  int64_t block_bytes = 0;                            // of blocks inside files; 0: chosen
+  std::optional<Striping> striped_as = std::nullopt;  // that a saved run has, instead of the choice
 };
 
 // Thread-safe.
@@ -64,14 +73,15 @@ class Corpus {
 
   // The record at a place of the order.
   struct Found {
-    std::optional<Record> record;    // none at an empty place of the order
-    std::optional<Anchor> entrance;  // as in Document
+    std::optional<Record> record;          // none at an empty place of the order
+    std::optional<Anchor> entrance;        // as in Document
+    std::shared_ptr<RecordSource> source;  // whose file the record names
   };
 
   // Reads as far as is needed to know that every stream has a record. Throws
   // UsageError when `ranks` does not divide `streams`, Error when the data
-  // cannot be read, has no records, too few for `ranks`, or is no data of
-  // images where it must be.
+  // cannot be read, has no records, too few for `ranks`, is no data of images
+  // where it must be, or cannot be dealt by blocks where that was asked for.
   Corpus(CorpusOptions options, Encoder encoder);
 
   // The record at an owned place of the order of pass `pass`; nothing after the
@@ -95,14 +105,18 @@ class Corpus {
   // A stream has come to its end and begins again. The first time is logged.
   void note_relooped();
 
-  // Lets reading begin where an earlier run was. Throws Error if the place does
+  // Lets reading of a place of the order of pass `pass` begin where an earlier run was. Throws Error if the anchor does
   // not fit the files.
-  void add_anchor(const Anchor& anchor) { source_->add_anchor(anchor); }
+  void add_anchor(int64_t place, int64_t pass, const Anchor& anchor) { source_at(place, pass)->add_anchor(anchor); }
 
   const CorpusOptions& options() const { return options_; }
   const std::string& fingerprint() const { return fingerprint_; }
   int64_t streams() const { return streams_; }  // see Note [Canonical streams]
   std::vector<int64_t> owned_streams() const;
+  const Striping& striping() const { return striping_; }
+  // The same data, dealt as a saved run has it. Throws as the constructor does.
+  std::unique_ptr<Corpus> striped_as(const Striping& striping) const;
+  ReadingPlan reading_plan() const;
   const RecordOrder& order() const { return order_; }
   // The order that a saved position was counted in, by its name: this one, or another that the same options once meant
   // (sets with fewer records than a window were shuffled as a window that is not full). Nothing: it does not fit.
@@ -113,7 +127,13 @@ class Corpus {
   int64_t small_images() const { return small_images_; }  // likewise
 
  private:
-  std::unique_ptr<RecordSource> open(bool keep_all) const;
+  RecordSourceOptions source_options() const;
+  bool open_lanes();
+  std::optional<StripedFiles> choose_lanes(const RecordSourceOptions& source) const;
+  void open_records();
+  std::shared_ptr<RecordSource> open(bool keep_all) const;
+  std::shared_ptr<RecordSource> source_at(int64_t place, int64_t pass);
+  bool is_indexed() const;
   void settle_order();
   RecordOrder shuffled(std::optional<int64_t> records) const;
   std::vector<int32_t> encode(const Record& record) const;
@@ -121,8 +141,11 @@ class Corpus {
 
   CorpusOptions options_;
   Encoder encoder_;
-  std::unique_ptr<RecordSource> source_;
+  std::vector<SourceFile> files_;
   std::string fingerprint_;
+  std::unique_ptr<Lanes> lanes_;          // by blocks
+  std::shared_ptr<RecordSource> source_;  // by records
+  Striping striping_;
   RecordOrder order_;
   int64_t known_records_ = 0;  // of a source of a mix that has fewer than streams; 0: not known
   int64_t copies_ = 1;         // of those that make one pass

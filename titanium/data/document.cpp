@@ -10,7 +10,6 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <vector>
 
 #include "titanium/base/printable.h"
@@ -23,7 +22,7 @@ namespace {
 // the quick way, with RapidJSON: it knows whether a record is good, not what is wrong with it.
 class TextPicker : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, TextPicker> {
  public:
-  explicit TextPicker(std::string_view field) : field_(field) {}
+  TextPicker(std::string_view field, std::string& text) : field_(field), text_(text) {}
 
   bool Default() { return value(); }
   bool String(const char* text, rapidjson::SizeType size, bool) {
@@ -46,7 +45,6 @@ class TextPicker : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, TextPi
   bool EndArray(rapidjson::SizeType) { return --depth_ >= 0; }
 
   bool has_text() const { return is_object_ && has_text_; }
-  std::string take_text() { return std::move(text_); }
 
  private:
   bool value() {
@@ -65,7 +63,7 @@ class TextPicker : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, TextPi
   bool is_object_ = false;
   bool at_field_ = false;
   bool has_text_ = false;
-  std::string text_;
+  std::string& text_;
 };
 
 // RapidJSON lets a half of a surrogate pair pass that stands alone.
@@ -76,15 +74,15 @@ bool has_surrogate_escape(std::string_view bytes) {
   return false;
 }
 
-// The text of a record that is good beyond doubt. The bytes are followed by a zero byte, at which the parser ends.
-std::optional<std::string> quick_text(const Record& record, const std::string& field) {
-  if (!is_utf8(record.bytes) || has_surrogate_escape(record.bytes)) return std::nullopt;
+// Whether `text` is the text of a record that is good beyond doubt. The bytes are followed by a zero byte, at which the
+// parser ends.
+bool quick_text(const Record& record, const std::string& field, std::string& text) {
+  if (!is_utf8(record.bytes) || has_surrogate_escape(record.bytes)) return false;
   thread_local rapidjson::Reader reader;
-  TextPicker picker(field);
+  TextPicker picker(field, text);
   rapidjson::StringStream stream(record.bytes.begin());
   const bool parsed = !reader.Parse<rapidjson::kParseIterativeFlag>(stream, picker).IsError();
-  if (!parsed || stream.Tell() != record.bytes.size() || !picker.has_text()) return std::nullopt;
-  return picker.take_text();
+  return parsed && stream.Tell() == record.bytes.size() && picker.has_text();
 }
 
 // The careful way, which has the last word and says what is wrong.
@@ -162,9 +160,9 @@ class FieldPicker : public nlohmann::json_sax<nlohmann::json> {
 };
 
 [[noreturn]] void refuse(const Record& record, const std::string& problem) {
-  throw BadRecord(fmt::format(
-      "{}:{}: {}. Repair or remove the {}, or set training.skip_bad_records to leave such records out.",
-      record.file->path.string(), record.line, problem, record.block->content == Content::kJson ? "line" : "record"));
+  throw BadRecord(
+      fmt::format("{}: {}. Repair or remove the {}, or set training.skip_bad_records to leave such records out.",
+                  record.place(), problem, record.block->content == Content::kJson ? "line" : "record"));
 }
 
 template <typename T>
@@ -187,20 +185,26 @@ std::vector<int32_t> tokens_of(const Record& record) {
 
 bool has_tokens(const Record& record) { return record.block->content == Content::kTokens; }
 
-std::string document_text(const Record& record, const std::string& field) {
+std::string_view document_text(const Record& record, const std::string& field, std::string& storage) {
   if (record.missing) refuse(record, fmt::format("\"{}\" is null here", field));
   TI_ASSERT(!has_tokens(record));
   if (record.block->content == Content::kText) {
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-    return std::string(record.bytes.starts_with(kByteOrderMark) ? record.bytes.substr(kByteOrderMark.size())
-                                                                : record.bytes);
+    return record.bytes.starts_with(kByteOrderMark) ? record.bytes.substr(kByteOrderMark.size()) : record.bytes;
   }
-  if (auto text = quick_text(record, field)) return *std::move(text);
+  if (quick_text(record, field, storage)) return storage;
   FieldPicker picker(field);
   nlohmann::json::sax_parse(record.bytes, &picker);
   const std::string problem = picker.problem();
   if (!problem.empty()) refuse(record, problem);
-  return picker.take_text();
+  storage = picker.take_text();
+  return storage;
+}
+
+std::string document_text(const Record& record, const std::string& field) {
+  std::string storage;
+  const std::string_view text = document_text(record, field, storage);
+  return text.data() == storage.data() ? std::move(storage) : std::string(text);
 }
 
 std::vector<int32_t> document_tokens(const Record& record) {

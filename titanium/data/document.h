@@ -19,6 +19,8 @@ bool has_tokens(const Record& record);
 
 // The string in field `field` of a JSON record, or the text that the record is. Throws BadRecord when the record is not
 // valid JSON, not an object, has no such field, holds something else than a string there, or is null.
+// The text lies in the record or, where it is put together, in `storage`.
+std::string_view document_text(const Record& record, const std::string& field, std::string& storage);
 std::string document_text(const Record& record, const std::string& field);
 
 // The tokens of a record that has tokens. Throws BadRecord when it is null or has a number that is no token id.

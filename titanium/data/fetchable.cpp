@@ -35,6 +35,16 @@ constexpr Repository kRepositories[] = {
     {"cc12m-wds", "pixparse/cc12m-wds", "*.tar"},
 };
 
+// Pictures that are no archives at the hub.
+constexpr std::string_view kPictures = "coco-validation";
+
+std::string fetch_pictures() {
+  return fmt::format(
+      "Fetch pictures with captions, e.g. with: {}howard-hou/COCO-Text --repo-type dataset --local-dir data/coco; and "
+      "pack each picture with its caption into .tar archives there",
+      kCommand);
+}
+
 std::string_view owner_of(const std::string& model) {
   const auto* owner = std::ranges::find_if(kOwners, [&](const Owner& one) { return model.starts_with(one.prefix); });
   return owner == std::end(kOwners) ? "OWNER" : owner->name;
@@ -53,6 +63,10 @@ std::string missing_tokenizer_sentence(const std::filesystem::path& path) {
 }
 
 std::string missing_dataset_sentence(const std::string& name) {
+  if (name == kPictures) {
+    return fmt::format("Dataset {} is not on this machine. {}, then set dataset_path = \"data/coco\".", name,
+                       fetch_pictures());
+  }
   const auto* found = std::ranges::find(kRepositories, name, &Repository::dataset);
   if (found == std::end(kRepositories)) {
     return fmt::format("Dataset {} is not on this machine. Fetch its files and set dataset_path to their folder.",
@@ -66,12 +80,7 @@ std::string missing_dataset_sentence(const std::string& name) {
 
 std::string missing_data_sentence(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
-  if (name == "coco-validation") {
-    return fmt::format(
-        "Data path {} does not exist. Fetch pictures with captions, e.g. with: {}howard-hou/COCO-Text --repo-type "
-        "dataset --local-dir data/coco; and pack each picture with its caption into .tar archives there.",
-        path.string(), kCommand);
-  }
+  if (name == kPictures) return fmt::format("Data path {} does not exist. {}.", path.string(), fetch_pictures());
   const auto* found = std::ranges::find(kRepositories, name, &Repository::dataset);
   if (found == std::end(kRepositories)) {
     return fmt::format("Data path {} does not exist. Check training.dataset_path.", path.string());

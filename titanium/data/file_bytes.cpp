@@ -14,8 +14,9 @@ namespace titanium::data {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr int64_t kMostDecompressed = int64_t{1} << 31;
 
-std::string decompressed(const std::filesystem::path& path, Compression compression, int64_t limit) {
+std::string decompressed(const std::filesystem::path& path, Compression compression) {
   std::string content;
   const auto stream = open_byte_stream(path, compression);
   for (;;) {
@@ -24,22 +25,23 @@ std::string decompressed(const std::filesystem::path& path, Compression compress
     const size_t count = stream->read(content.data() + size, kChunkBytes);
     content.resize(size + count);
     if (count == 0) return content;
-    TI_CHECK(static_cast<int64_t>(content.size()) <= limit,
+    TI_CHECK(static_cast<int64_t>(content.size()) <= kMostDecompressed,
              "Data file {} holds more than {} bytes, too many to decompress in memory. Decompress the file.",
-             path.string(), limit);
+             path.string(), kMostDecompressed);
   }
 }
 
 }  // namespace
 
-FileBytes::FileBytes(std::filesystem::path path, Compression compression, int64_t limit) : path_(std::move(path)) {
+FileBytes::FileBytes(std::filesystem::path path, Compression compression, int64_t largest_window)
+    : path_(std::move(path)) {
   if (compression != Compression::kNone) {
-    content_ = decompressed(path_, compression, limit);
+    content_ = decompressed(path_, compression);
     size_ = static_cast<int64_t>(content_.size());
     return;
   }
   if (remote::is_url(path_.string())) {
-    remote_ = std::make_unique<remote::WindowedBytes>(remote::open_bytes(path_.string()));
+    remote_ = std::make_unique<remote::WindowedBytes>(remote::open_bytes(path_.string()), largest_window);
     size_ = remote_->size();
     return;
   }

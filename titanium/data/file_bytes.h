@@ -14,16 +14,21 @@ namespace titanium::data {
 
 class FileBytes {
  public:
-  // A compressed file is decompressed into memory; of an address, windows are read (Note [Windows]). Throws Error when
-  // it cannot be read, or is larger than `limit` then.
+  // A compressed file is decompressed into memory; of an address, windows of up to `largest_window` bytes are read
+  // (Note [Windows]). Throws Error when it cannot be read, or has more than 2 GiB then.
   explicit FileBytes(std::filesystem::path path, Compression compression = Compression::kNone,
-                     int64_t limit = int64_t{1} << 31);
+                     int64_t largest_window = remote::WindowedBytes::kLargest);
   ~FileBytes();
   FileBytes(const FileBytes&) = delete;
   FileBytes& operator=(const FileBytes&) = delete;
 
   int64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
+
+  // Bytes [begin, end) will be read from front to back, and those after them will not be.
+  void expect(int64_t begin, int64_t end) const {
+    if (remote_) remote_->expect(begin, end);
+  }
 
   // Throws Error when the file ends before that, or cannot be read.
   void read(int64_t offset, std::span<char> out) const;

@@ -25,7 +25,7 @@ void show_image(const Record& record, Inspection::Sample& sample) {
 }
 
 Inspection::Sample sample_of(const Record& record, const std::string& field) {
-  Inspection::Sample sample{.place = fmt::format("{}:{}", record.file->path.string(), record.line)};
+  Inspection::Sample sample{.place = record.place()};
   try {
     if (record.block->content == Content::kSample) {
       show_image(record, sample);
@@ -73,7 +73,7 @@ std::optional<int64_t> count_tokens(const std::vector<SourceFile>& files, const 
 
 Inspection inspect(const std::filesystem::path& path, const InspectionOptions& options) {
   ReadOptions reading = options.reading;
-  reading.whole_samples = has_images(path, reading);
+  reading.whole_samples = reading.whole_samples || has_images(path, reading);
   RecordSource source(path, {.reading = reading});
   Inspection found;
   bool counted = true;

@@ -54,6 +54,17 @@ Batch rows_of(const Batch& batch, int64_t first, int64_t count) {
   return rows;
 }
 
+std::vector<int64_t> positions_in_documents(const Batch& batch) {
+  std::vector<int64_t> positions(batch.inputs.size());
+  auto next = batch.document_starts.begin();
+  int64_t start = 0;
+  for (int64_t i = 0; i < std::ssize(positions); ++i) {
+    if (next != batch.document_starts.end() && *next == i) start = *next++;
+    positions[static_cast<size_t>(i)] = i - start;
+  }
+  return positions;
+}
+
 Loader::Loader(CorpusOptions corpus, const Encoder& encoder, const LoaderOptions& options)
     : Loader(LoaderSources::single(std::move(corpus), encoder), checked(options)) {}
 

@@ -20,6 +20,10 @@ struct Batch {
 // Rows [first, first + count) of a batch.
 Batch rows_of(const Batch& batch, int64_t first, int64_t count);
 
+// The place of each input in its document, [batch * seq_len]: 0 at every
+// document start.
+std::vector<int64_t> positions_in_documents(const Batch& batch);
+
 // Inputs 0, labels kIgnoreIndex: what a rank feeds when its finite data has
 // ended before that of other ranks.
 Batch ignored_batch(int64_t batch, int64_t seq_len);

@@ -12,7 +12,8 @@ using nlohmann::json;
 namespace {
 
 StreamPosition position_of(const json& row) {
-  const auto value = row.get<std::vector<int64_t>>();
+  std::vector<int64_t> value;
+  for (const json& number : row) value.push_back(integer_of(number));
   TI_CHECK(value.size() == 9 || value.size() == 10, "The saved data position is damaged. Use another checkpoint.");
   return {.epoch = value[1],
           .samples = value[2],
@@ -24,28 +25,43 @@ StreamPosition position_of(const json& row) {
 
 std::map<int64_t, StreamPosition> positions_of(const json& rows) {
   std::map<int64_t, StreamPosition> positions;
-  for (const json& row : rows) positions[row.at(0)] = position_of(row);
+  for (const json& row : rows) positions[integer_of(row.at(0))] = position_of(row);
   return positions;
 }
 
 // Version 1 had one source; a stream's turn was the number of its samples.
 LoaderState read_version_1(const json& object) {
-  LoaderState state{.streams = object.at("streams"), .seq_len = object.at("seq_len"), .turns = {}, .sources = {}};
+  LoaderState state{.streams = integer_of(object.at("streams")),
+                    .seq_len = integer_of(object.at("seq_len")),
+                    .turns = {},
+                    .sources = {}};
   state.sources.push_back({.name = "",
                            .fingerprint = object.at("fingerprint"),
                            .order = "",
+                           .striping = {},
                            .positions = positions_of(object.at("positions"))});
   for (const auto& [stream, at] : state.sources[0].positions) state.turns[stream] = at.samples;
   return state;
 }
 
-LoaderState read_version_2(const json& object) {
-  LoaderState state{.streams = object.at("streams"), .seq_len = object.at("seq_len"), .turns = {}, .sources = {}};
-  for (const json& turn : object.at("turns")) state.turns[turn.at(0)] = turn.at(1);
+// Version 2 has no striping: all sources are dealt by records.
+Striping striping_of(const json& source) {
+  const auto found = source.find("striping");
+  if (found == source.end()) return {};
+  return {.lanes = integer_of(found->at("lanes")), .block_bytes = integer_of(found->at("block_bytes"))};
+}
+
+LoaderState read_versions_2_and_3(const json& object) {
+  LoaderState state{.streams = integer_of(object.at("streams")),
+                    .seq_len = integer_of(object.at("seq_len")),
+                    .turns = {},
+                    .sources = {}};
+  for (const json& turn : object.at("turns")) state.turns[integer_of(turn.at(0))] = integer_of(turn.at(1));
   for (const json& source : object.at("sources")) {
     state.sources.push_back({.name = source.at("name"),
                              .fingerprint = source.at("fingerprint"),
                              .order = source.at("order"),
+                             .striping = striping_of(source),
                              .positions = positions_of(source.at("positions"))});
   }
   return state;
@@ -69,8 +85,12 @@ std::string to_json(const LoaderState& state) {
                        {"fingerprint", source.fingerprint},
                        {"order", source.order},
                        {"positions", std::move(positions)}});
+    if (source.striping.by_blocks())
+      sources.back()["striping"] = {{"lanes", source.striping.lanes}, {"block_bytes", source.striping.block_bytes}};
   }
-  return json{{"version", 2},
+  // Programs from before striping read positions of version 2 and refuse others.
+  const bool by_blocks = std::ranges::any_of(state.sources, [](const auto& s) { return s.striping.by_blocks(); });
+  return json{{"version", by_blocks ? 3 : 2},
               {"streams", state.streams},
               {"seq_len", state.seq_len},
               {"turns", std::move(turns)},
@@ -82,11 +102,11 @@ LoaderState loader_state_from_json(const std::string& text) {
   try {
     const json object = parse_json(text);
     const json& version = object.at("version");
-    TI_CHECK(version == 1 || version == 2,
-             "The saved data position has version {}, but only versions 1 and "
-             "2 are known.",
+    TI_CHECK(version == 1 || version == 2 || version == 3,
+             "The saved data position has version {}, but only versions 1 to "
+             "3 are known.",
              version.dump());
-    return version == 1 ? read_version_1(object) : read_version_2(object);
+    return version == 1 ? read_version_1(object) : read_versions_2_and_3(object);
   } catch (const JsonError& error) {
     throw Error(fmt::format("The saved data position {}. Use another checkpoint.", error.what()));
   } catch (const json::exception&) {
@@ -101,7 +121,8 @@ LoaderState merge(const std::vector<LoaderState>& states) {
   LoaderState merged = states.front();
   for (const LoaderState& state : states) {
     const bool alike = std::ranges::equal(state.sources, merged.sources, [](const auto& a, const auto& b) {
-      return std::tie(a.name, a.fingerprint, a.order) == std::tie(b.name, b.fingerprint, b.order);
+      return std::tie(a.name, a.fingerprint, a.order, a.striping) ==
+             std::tie(b.name, b.fingerprint, b.order, b.striping);
     });
     TI_CHECK(state.streams == merged.streams && state.seq_len == merged.seq_len && alike,
              "The saved data positions are of different runs: {} streams of {} "

@@ -15,6 +15,7 @@ struct SourceState {
   std::string name;
   std::string fingerprint;  // of the data files
   std::string order;        // RecordOrder::name
+  Striping striping{};      // runs from before it was chosen are dealt by records
   std::map<int64_t, StreamPosition> positions;
 
   bool operator==(const SourceState&) const = default;

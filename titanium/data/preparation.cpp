@@ -108,7 +108,8 @@ class Worker {
   std::optional<std::vector<int32_t>> document_of(const Record& record, PreparedCounts& made) const {
     try {
       if (has_tokens(record)) return document_tokens(record);
-      return encoder_(document_text(record, preparation_.reading.text_field));
+      std::string storage;
+      return encoder_(document_text(record, preparation_.reading.text_field, storage));
     } catch (const Error& error) {
       if (!preparation_.skip_bad_records) throw;
       if (made.bad_records++ == 0) log_warning("A bad record is left out: {}", error.what());

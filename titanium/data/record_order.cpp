@@ -46,9 +46,10 @@ RecordOrder RecordOrder::shuffled(int64_t seed, uint64_t key, std::optional<int6
   return order;
 }
 
-int64_t RecordOrder::record(int64_t place, int64_t epoch) const {
+int64_t RecordOrder::record(int64_t place, int64_t epoch, int64_t lane) const {
   if (!shuffled_) return place;
-  const uint64_t key = key_ ^ mixed_bits(static_cast<uint64_t>(epoch) + 0x5EED);
+  uint64_t key = key_ ^ mixed_bits(static_cast<uint64_t>(epoch) + 0x5EED);
+  if (lane > 0) key ^= mixed_bits(static_cast<uint64_t>(lane) + 0x1A9E);
   if (window_ == 0) return place < records_ ? permuted(place, records_, key) : place;
   const int64_t begin = *window_begin(place);
   return begin + permuted(place - begin, window_, key ^ mixed_bits(static_cast<uint64_t>(begin)));

@@ -28,16 +28,16 @@ class RecordOrder {
   // consecutive places.
   static RecordOrder shuffled(int64_t seed, uint64_t key, std::optional<int64_t> records, int64_t window);
 
-  // The record at a place. In the last window, which may not be full, it may be
-  // one that does not exist: then the place is empty.
-  int64_t record(int64_t place, int64_t epoch) const;
+  // The record at a place; each lane (Note [Lanes]) has an order of its own. In
+  // the last window, which may not be full, it may be one that does not exist:
+  // then the place is empty.
+  int64_t record(int64_t place, int64_t epoch, int64_t lane = 0) const;
   // Where the window of `place` begins, if there are windows: when that record
   // does not exist, no later one does.
   std::optional<int64_t> window_begin(int64_t place) const {
     return window_ == 0 ? std::nullopt : std::optional(place - place % window_);
   }
 
-  bool is_shuffled() const { return shuffled_; }
   // What must be the same for a saved position to mean the same; empty: as the
   // files have them.
   const std::string& name() const { return name_; }

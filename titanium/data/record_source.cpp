@@ -13,7 +13,10 @@ bool is_farther(const Anchor& a, const Anchor& b) {
 }  // namespace
 
 RecordSource::RecordSource(const std::filesystem::path& path, const RecordSourceOptions& options)
-    : options_(options), files_(find_source_files(path, options.allow_empty_files)) {
+    : RecordSource(find_source_files(path, options.allow_empty_files), options) {}
+
+RecordSource::RecordSource(std::vector<SourceFile> files, const RecordSourceOptions& options)
+    : options_(options), files_(std::move(files)) {
   remember({});
   if (files_.empty()) total_ = 0;
 }
@@ -40,10 +43,6 @@ int64_t RecordSource::count_up_to(int64_t limit) {
   return *total_;
 }
 
-bool RecordSource::is_indexed() const {
-  return std::ranges::all_of(files_, [](const SourceFile& file) { return file.format->is_indexed(); });
-}
-
 void RecordSource::add_anchor(const Anchor& anchor) {
   const std::lock_guard lock(mutex_);
   if (anchor == Anchor{}) return;
@@ -64,13 +63,23 @@ void RecordSource::add_anchor(const Anchor& anchor) {
 
 Anchor RecordSource::anchor_before(int64_t record) {
   const std::lock_guard lock(mutex_);
-  return std::prev(anchors_.upper_bound(record))->second;
+  return place_before(record);
+}
+
+const Anchor& RecordSource::place_before(int64_t record) const {
+  const Anchor& beginning = std::prev(beginnings_.upper_bound(record))->second;
+  const auto inside = places_.upper_bound(record);
+  if (inside == places_.begin() || is_farther(beginning, std::prev(inside)->second)) return beginning;
+  return std::prev(inside)->second;
 }
 
 std::shared_ptr<const Block> RecordSource::find_block(int64_t record, const std::stop_token& stop) {
   for (;;) {
     if (stop.stop_requested()) throw Cancelled{};
-    if (auto block = find_cached(record)) return block;
+    if (auto block = find_cached(record)) {
+      if (options_.closes_readers) std::erase_if(readers_, [](const auto& open) { return open->reopens_quickly(); });
+      return block;
+    }
     if (total_ && record >= *total_) return nullptr;
     BlockReader& reader = reader_towards(record);
     reader.skip_towards(record);
@@ -90,7 +99,7 @@ std::shared_ptr<const Block> RecordSource::find_cached(int64_t record) {
 // The reader from which `record` is reached with the least reading: an open one
 // or one opened at a known place.
 BlockReader& RecordSource::reader_towards(int64_t record) {
-  const Anchor& anchor = std::prev(anchors_.upper_bound(record))->second;
+  const Anchor& anchor = place_before(record);
   auto best = readers_.end();
   for (auto reader = readers_.begin(); reader != readers_.end(); ++reader) {
     const Anchor& position = (*reader)->position();
@@ -130,13 +139,20 @@ void RecordSource::advance(BlockReader& reader) {
     total_ = position.record;
   } else {
     remember({.record = position.record, .file = position.file + 1});
+    if (options_.forgets_places) forget_before(position.file);
   }
   close();
 }
 
 void RecordSource::remember(const Anchor& anchor) {
-  const auto [place, added] = anchors_.try_emplace(anchor.record, anchor);
+  auto& known = anchor.offset > 0 ? places_ : beginnings_;
+  const auto [place, added] = known.try_emplace(anchor.record, anchor);
   if (!added && is_farther(anchor, place->second)) place->second = anchor;
+}
+
+// Where files begin stays known.
+void RecordSource::forget_before(int64_t file) {
+  std::erase_if(places_, [&](const auto& known) { return known.second.file < file; });
 }
 
 void RecordSource::cache(std::shared_ptr<const Block> block) {

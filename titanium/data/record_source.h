@@ -37,6 +37,8 @@ struct Record {
   int64_t line = 1;  // or row, or document
   bool missing = false;
 
+  std::string place() const { return place_of(*file, line); }  // for messages
+
   // Where to begin reading to find this record again.
   const Anchor& entrance() const { return block->entrance; }
 };
@@ -46,6 +48,8 @@ struct RecordSourceOptions {
   bool allow_empty_files = false;
   size_t cache_bytes = size_t{256} << 20;
   size_t max_readers = 8;
+  bool closes_readers = false;  // as soon as they have what was asked for, where their place is quickly found again
+  bool forgets_places = false;  // keeps the beginnings of blocks only of the files that are being read
 };
 
 // Thread-safe. Records that have been returned stay valid after the source is
@@ -54,6 +58,8 @@ class RecordSource {
  public:
   // Throws as find_source_files does.
   RecordSource(const std::filesystem::path& path, const RecordSourceOptions& options);
+  // Reads the parts of these files, in this order.
+  RecordSource(std::vector<SourceFile> files, const RecordSourceOptions& options);
 
   // An owned record; nothing after the last one. Throws Error as BlockReader
   // does, Cancelled when `stop` is requested.
@@ -71,7 +77,6 @@ class RecordSource {
   Anchor anchor_before(int64_t record);
 
   const std::vector<SourceFile>& files() const { return files_; }
-  bool is_indexed() const;  // all of the files are
 
  private:
   struct Cached {
@@ -83,14 +88,17 @@ class RecordSource {
   std::shared_ptr<const Block> find_cached(int64_t record);
   BlockReader& reader_towards(int64_t record);
   void advance(BlockReader& reader);
+  const Anchor& place_before(int64_t record) const;
   void remember(const Anchor& anchor);
+  void forget_before(int64_t file);
   void cache(std::shared_ptr<const Block> block);
 
   RecordSourceOptions options_;
   const std::vector<SourceFile> files_;
 
-  std::mutex mutex_;  // guards all below
-  std::map<int64_t, Anchor> anchors_;
+  std::mutex mutex_;                                 // guards all below
+  std::map<int64_t, Anchor> beginnings_;             // of files, by their first record
+  std::map<int64_t, Anchor> places_;                 // inside files, likewise
   std::optional<int64_t> total_;                     // known once the last file has been read to its end
   std::list<std::unique_ptr<BlockReader>> readers_;  // most recently used first
   std::map<int64_t, Cached> cache_;                  // by the first record of the block

@@ -162,7 +162,7 @@ void check_file(SourceFile& file) {
   add_companion(file);
 }
 
-// Of a file or folder of this machine.
+// The files of a path on this machine.
 std::vector<SourceFile> files_of_path(const fs::path& given) {
   std::error_code error;
   fs::path path = given;
@@ -191,6 +191,11 @@ std::vector<SourceFile> find_source_files(const fs::path& path, bool allow_empty
   for (const SourceFile& file : files) check_size(file, allow_empty_files);
   std::erase_if(files, [](const SourceFile& file) { return file.size == 0; });
   return files;
+}
+
+std::string place_of(const SourceFile& file, int64_t line) {
+  if (file.part.first_line > 0) return fmt::format("{}:{}", file.path.string(), line);
+  return fmt::format("{} ({} {}, line {} from there)", file.path.string(), file.format->unit(), file.part.begin, line);
 }
 
 std::string fingerprint(const std::vector<SourceFile>& files) {

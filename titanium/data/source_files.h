@@ -15,12 +15,16 @@ struct SourceFile {
   const SourceFormat* format = &json_lines_format();
   Compression compression = Compression::kNone;
   int64_t size = 0;  // bytes on disk, with those of its companion
+  FilePart part{};   // that is read
 };
 
+// What a message calls a record by: path and line, or row, or document.
+std::string place_of(const SourceFile& file, int64_t line);
+
 // `path` is a file or a folder, here or at an address (remote/byte_source.h).
-// Of a folder, all files whose names say that they are of a known format (format/), some with .gz or .zst at the end,
-// in its whole depth, sorted by relative name; left out are names that begin with a dot, companions of other files, and
-// what Hugging Face's datasets and MosaicML's shards have beside their data. The format of a single file with an
+// A folder stands for all files in its whole depth whose names say that they are of a known format (format/), some with
+// .gz or .zst at the end, sorted by relative name; left out are names that begin with a dot, companions of other files,
+// and what Hugging Face's datasets and MosaicML's shards have beside their data. The format of a single file with an
 // unknown name is told by its content, and is JSON lines when that tells nothing; it may also be named without the .idx
 // or .ds of its format. Every file is checked to be readable; those of a folder are not opened. Throws Error when the
 // path is missing, a file or its companion cannot be read, a folder has no data files, or a file is empty; with

@@ -4,9 +4,6 @@
 
 namespace titanium::data {
 
-Stream::Stream(Corpus& corpus, const PackingOptions& options, int64_t stream)
-    : Stream(corpus, options, stream, {.record = stream}) {}
-
 Stream::Stream(Corpus& corpus, const PackingOptions& options, int64_t stream, const StreamPosition& position)
     : corpus_(corpus),
       options_(options),
@@ -77,8 +74,9 @@ void Stream::begin_again() {
   TI_CHECK(token_seen_ || !pass_is_whole_,
            "Dataset {}: all records of data stream {} are bad or empty, so it "
            "has no tokens to train on. Repair the "
-           "data or use fewer training.data_streams.",
-           corpus_.options().name, stream_);
+           "data or use fewer training.data_streams{}.",
+           corpus_.options().name, stream_,
+           corpus_.striping().by_blocks() ? ", or set training.data_striping to \"records\"" : "");
   corpus_.note_relooped();
   position_ = {.epoch = position_.epoch + 1, .samples = position_.samples, .record = stream_};
   token_seen_ = false;

@@ -46,8 +46,6 @@ class Stream {
   using Options = PackingOptions;
   using Sample = data::Sample;
 
-  Stream(Corpus& corpus, const PackingOptions& options,
-         int64_t stream);  // from the beginning
   Stream(Corpus& corpus, const PackingOptions& options, int64_t stream, const StreamPosition& position);
 
   // The next sample; nothing at the end of a finite stream. Throws Error as

@@ -99,6 +99,7 @@ LoaderState StreamLoader<Stream>::state() const {
     state.sources.push_back({.name = corpus->options().name,
                              .fingerprint = corpus->fingerprint(),
                              .order = corpus->order().name(),
+                             .striping = corpus->striping(),
                              .positions = {}});
   const Positions first = first_positions();
   for (const auto& [stream, position] : positions_) {
@@ -118,6 +119,15 @@ std::vector<std::pair<std::string, int64_t>> StreamLoader<Stream>::samples_by_so
     counts.emplace_back(sources_.corpora[k]->options().name, samples);
   }
   return counts;
+}
+
+template <typename Stream>
+std::vector<std::string> StreamLoader<Stream>::reading_plans() const {
+  std::vector<std::string> plans;
+  for (const auto& corpus : sources_.corpora)
+    plans.push_back(
+        fmt::format("{}: {}", corpus->options().name, describe(corpus->reading_plan(), corpus->options().ranks)));
+  return plans;
 }
 
 template <typename Stream>
@@ -155,6 +165,21 @@ void StreamLoader<Stream>::check_state(const LoaderState& state) const {
              "position: names or sizes differ. Restore "
              "them, or start the data from the beginning.",
              corpus.options().name, corpus.options().path.string());
+    const StripingChoice choice = corpus.options().striping;
+    const bool asked = choice != StripingChoice::kAuto;
+    TI_CHECK(!asked || saved->striping.by_blocks() == (choice == StripingChoice::kBlocks),
+             "The saved data position of dataset {} is dealt {}, and training.data_striping asks for {}. Set it to "
+             "\"auto\" to go on with the saved run.",
+             corpus.options().name, name_of(saved->striping), choice == StripingChoice::kBlocks ? "blocks" : "records");
+  }
+}
+
+template <typename Stream>
+void StreamLoader<Stream>::check_orders(const LoaderState& state) const {
+  for (size_t k = 0; k < sources_.corpora.size(); ++k) {
+    const SourceState* saved = find_saved(state, k);
+    if (saved == nullptr) continue;
+    const Corpus& corpus = *sources_.corpora[k];
     const auto spelled = [](const std::string& order) { return order.empty() ? "not shuffled" : order; };
     TI_CHECK(corpus.order_of(saved->order),
              "The saved data position of dataset {} is {}, and this run has it "
@@ -187,9 +212,44 @@ void StreamLoader<Stream>::log_changes(const LoaderState& state) const {
   }
 }
 
+// Those that the state has dealt in another way; null for the others.
+template <typename Stream>
+typename StreamLoader<Stream>::Corpora StreamLoader<Stream>::corpora_of(const LoaderState& state) const {
+  Corpora others(sources_.corpora.size());
+  for (size_t k = 0; k < others.size(); ++k) {
+    const Corpus& corpus = *sources_.corpora[k];
+    const SourceState* saved = find_saved(state, k);
+    if (saved == nullptr || saved->striping == corpus.striping()) continue;
+    others[k] = corpus.striped_as(saved->striping);
+    log_info("Dataset {} goes on as the saved run has it: {}", corpus.options().name,
+             describe(others[k]->reading_plan(), corpus.options().ranks));
+  }
+  return others;
+}
+
 template <typename Stream>
 void StreamLoader<Stream>::load(const LoaderState& state) {
   check_state(state);
+  Corpora others = corpora_of(state);
+  const auto exchange = [&] {
+    for (size_t k = 0; k < others.size(); ++k) {
+      if (others[k]) std::swap(others[k], sources_.corpora[k]);
+      mixed_[k].corpus = sources_.corpora[k].get();
+    }
+  };
+  exchange();
+  try {
+    check_orders(state);
+    restart(positions_of(state), &state);
+  } catch (...) {
+    exchange();
+    throw;
+  }
+  log_changes(state);
+}
+
+template <typename Stream>
+typename StreamLoader<Stream>::Positions StreamLoader<Stream>::positions_of(const LoaderState& state) {
   Positions own = first_positions();
   for (auto& [stream, position] : own) {
     const auto turn = state.turns.find(stream);
@@ -202,20 +262,18 @@ void StreamLoader<Stream>::load(const LoaderState& state) {
       const SourceState* saved = find_saved(state, k);
       const auto found = saved ? saved->positions.find(stream) : std::map<int64_t, StreamPosition>::const_iterator();
       if (saved == nullptr || found == saved->positions.end()) continue;
-      sources_.corpora[k]->add_anchor(found->second.entrance);
-      position.sources[k] = found->second;
+      const StreamPosition& at = found->second;
+      TI_CHECK(at.record >= 0 && at.record % streams() == stream,
+               "The saved data position of stream {} is damaged: record {}, token {}. Use another checkpoint.", stream,
+               at.record, at.token);
+      sources_.corpora[k]->add_anchor(at.record, at.epoch, at.entrance);
+      position.sources[k] = at;
       // A source that has ended, and now has more epochs or begins again, goes
       // on.
-      if (!sources_.corpora[k]->is_last_pass(found->second.epoch)) position.sources[k].ended = false;
+      if (!sources_.corpora[k]->is_last_pass(at.epoch)) position.sources[k].ended = false;
     }
   }
-  stop();
-  for (size_t k = 0; k < sources_.corpora.size(); ++k) {
-    Corpus& corpus = *sources_.corpora[k];
-    if (const SourceState* saved = find_saved(state, k)) corpus.set_order(*corpus.order_of(saved->order));
-  }
-  restart(std::move(own));
-  log_changes(state);
+  return own;
 }
 
 template <typename Stream>
@@ -228,11 +286,12 @@ typename StreamLoader<Stream>::Positions StreamLoader<Stream>::first_positions()
 
 template <typename Stream>
 void StreamLoader<Stream>::rewind() {
-  restart(first_positions());
+  restart(first_positions(), nullptr);
 }
 
+// Orders of sources become those of `state`, if there is one, while no thread reads.
 template <typename Stream>
-void StreamLoader<Stream>::restart(Positions positions) {
+void StreamLoader<Stream>::restart(Positions positions, const LoaderState* state) {
   const auto wanted = static_cast<size_t>(std::max<int64_t>(work_.num_workers, 1));
   std::vector<std::unique_ptr<Worker>> workers(std::min(wanted, positions.size()));
   for (auto& worker : workers) worker = std::make_unique<Worker>();
@@ -244,6 +303,10 @@ void StreamLoader<Stream>::restart(Positions positions) {
     turns.add(position.samples, stream);
   }
   stop();
+  for (size_t k = 0; state != nullptr && k < sources_.corpora.size(); ++k) {
+    Corpus& corpus = *sources_.corpora[k];
+    if (const SourceState* saved = find_saved(*state, k)) corpus.set_order(*corpus.order_of(saved->order));
+  }
   workers_ = std::move(workers);
   turns_ = std::move(turns);
   positions_ = std::move(positions);

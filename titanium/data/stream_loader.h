@@ -52,8 +52,9 @@ class StreamLoader {
 
   // Goes on after `state`, which may hold the streams of more ranks than this one and come from another number of
   // ranks. Sources are told apart by name, a single one need not have the same. One that the state lacks begins with
-  // its first record, and one that is only in the state is left out; both are logged. Throws Error, and changes
-  // nothing, if number of streams, seq_len, data files or the order of a source differ, or a stream is missing.
+  // its first record, and one that is only in the state is left out; both are logged. A source is dealt to streams as
+  // the state has it (Note [Lanes]), unless the options ask for another way. Throws Error, and changes nothing, if
+  // number of streams, seq_len, data files or the order of a source differ, or a stream is missing.
   void load(const LoaderState& state);
 
   // Samples that this rank's streams have delivered of each source since the beginning of the run.
@@ -63,7 +64,10 @@ class StreamLoader {
 
   double last_wait_seconds() const { return last_wait_seconds_; }  // that the last batch waited for the threads
   int64_t streams() const { return sources_.corpora[0]->streams(); }
+  // What the ranks read of each source in an epoch: "web: dealt by records, ...".
+  std::vector<std::string> reading_plans() const;
   int64_t bad_records() const;
+  const std::string& fingerprint() const { return sources_.corpora[0]->fingerprint(); }  // of the first source's files
 
  protected:
   struct Work {
@@ -117,12 +121,16 @@ class StreamLoader {
   };
 
   using Positions = std::map<int64_t, MixedPosition>;
+  using Corpora = std::vector<std::unique_ptr<Corpus>>;
 
   Positions first_positions() const;
+  Corpora corpora_of(const LoaderState& state) const;
   void check_state(const LoaderState& state) const;
+  void check_orders(const LoaderState& state) const;
+  Positions positions_of(const LoaderState& state);
   const SourceState* find_saved(const LoaderState& state, size_t source) const;
   void log_changes(const LoaderState& state) const;
-  void restart(Positions positions);
+  void restart(Positions positions, const LoaderState* state);
   void stop();
   void log_end();
   void run(Worker& worker, const std::stop_token& stop) const;

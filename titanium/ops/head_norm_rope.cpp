@@ -40,7 +40,7 @@ Rotated forward_kernel(const Tensor& q_BSHE, const Tensor& k_BSKE, const HeadNor
                                           .head_dim = q_BSHE.size(3),
                                           .table = static_cast<const float*>(table_SE.const_data_ptr()),
                                           .tokens = q_BSHE.size(0) * q_BSHE.size(1),
-                                          .seq_len = q_BSHE.size(1),
+                                          .seq_len = table_rows(table_SE),
                                           .eps = static_cast<float>(norms.eps)});
   return out;
 }
@@ -74,7 +74,7 @@ Rotated backward_kernel(const Tensor& grad_q, const Tensor& grad_k, const HeadNo
                                          .table = static_cast<const float*>(table_SE.const_data_ptr()),
                                          .scratch = nullptr,
                                          .tokens = grad_q.size(0) * grad_q.size(1),
-                                         .seq_len = grad_q.size(1)};
+                                         .seq_len = table_rows(table_SE)};
   const Tensor scratch = scratch_beside(grad_q, scratch_bytes(args));
   args.scratch = static_cast<float*>(scratch.mutable_data_ptr());
   launch(args);

@@ -14,7 +14,7 @@
 namespace titanium::ops {
 namespace {
 
-int64_t rope_dim(const LatentQkvArgs& args) { return 2 * args.rope_table.size(1); }
+int64_t rope_dim(const LatentQkvArgs& args) { return 2 * args.rope_table.size(-1); }
 int64_t latent_dim(const LatentQkvArgs& args) { return args.wkv_b.part.shape[1]; }
 
 // What is saved: the latents before their norms. Queries have none where they are projected at once.
@@ -30,7 +30,7 @@ Tensor rope_columns(const Tensor& x_tW, const LatentQkvArgs& args) {
 
 // [T, H E] -> [B, S, H, E]
 Tensor in_heads(const Tensor& x, int64_t head_dim, const LatentQkvArgs& args) {
-  return x.view({-1, args.rope_table.size(0), x.size(1) / head_dim, head_dim});
+  return x.view({-1, table_seq_len(args.rope_table), x.size(1) / head_dim, head_dim});
 }
 
 // The last P columns of queries [B, S, H, N+P], in place, and of the keys that all heads share, [B, S, 1, P].
@@ -49,7 +49,7 @@ struct Heads {
 
 bool takes_kernel(const Tensor& q_BSHE, const LatentQkvArgs& args) {
   constexpr int64_t kWord = 16, kMostWords = 256;
-  const auto element = static_cast<int64_t>(q_BSHE.element_size());
+  const int64_t element = q_BSHE.element_size();
   const auto fits = [&](int64_t dim) { return dim * element % kWord == 0; };
   return uses_kernels(q_BSHE) && fits(args.nope_dim) && fits(rope_dim(args)) && fits(args.value_dim) &&
          rope_dim(args) * element <= kWord * kMostWords;
@@ -64,7 +64,7 @@ void launch_heads(const Heads& heads, const LatentQkvArgs& args, Direction direc
                                   .shared = heads.shared_BS1P.mutable_data_ptr(),
                                   .table = static_cast<const float*>(args.rope_table.const_data_ptr()),
                                   .tokens = heads.q_BSHE.size(0) * heads.q_BSHE.size(1),
-                                  .seq_len = heads.q_BSHE.size(1),
+                                  .seq_len = table_rows(args.rope_table),
                                   .heads = heads.q_BSHE.size(2),
                                   .nope_dim = args.nope_dim,
                                   .rope_dim = rope_dim(args),

@@ -64,7 +64,7 @@ Qkv norm_qkv_rope(const Tensor& x_tD, const NormQkvRopeArgs& args) {
               linear_forward(x, args.wv, args.biases.v)};
     });
     const auto in_heads = [&](const Tensor& x) {
-      return x.view({-1, args.rope_table.size(0), x.size(1) / args.head_dim, args.head_dim});
+      return x.view({-1, table_seq_len(args.rope_table), x.size(1) / args.head_dim, args.head_dim});
     };
     const Tensor q_BSHE = in_heads(qkv[0]), k_BSKE = in_heads(qkv[1]);
     const Rotated rotated =

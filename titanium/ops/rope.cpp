@@ -76,7 +76,7 @@ void rotate_in_place(const Rotated& rotated, const Tensor& table_SE, bool invers
                            .head_dim = head_dim,
                            .table = static_cast<const float*>(table_SE.const_data_ptr()),
                            .tokens = q_BSHE.size(0) * q_BSHE.size(1),
-                           .seq_len = q_BSHE.size(1),
+                           .seq_len = table_rows(table_SE),
                            .inverse = inverse,
                            .halves = pairs == RopePairs::kHalves,
                            .q_amax = float_memory(rotated.q_amax),
@@ -107,7 +107,7 @@ Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse, Ro
   const Tensor x = x_BSHE.to(at::kFloat).contiguous();
   const Tensor parts = halves ? x.reshape({sizes[0], sizes[1], sizes[2], 2, -1}).transpose(3, 4).contiguous()
                               : x.reshape({sizes[0], sizes[1], sizes[2], -1, 2});
-  const Tensor table = (inverse ? table_SE.conj() : table_SE).unsqueeze(1);
+  const Tensor table = (inverse ? table_SE.conj() : table_SE).unsqueeze(-2);
   const Tensor rotated = at::view_as_real(at::view_as_complex(parts) * table);
   return (halves ? rotated.transpose(3, 4) : rotated).flatten(3).to(x_BSHE.scalar_type());
 }

@@ -44,8 +44,16 @@ Tensor rope_table(int64_t head_dim, int64_t positions, double theta, const std::
 // The same with YaRN, times its concentration.
 Tensor rope_table(int64_t head_dim, int64_t positions, double theta, const YarnScaling& scaling, Device device);
 
-// Rotates x [B, S, H, E] by the table's rows [S, E/2]; `inverse` rotates the other way (the backward). Computes in
-// fp32; x may have any strides.
+// Note [Rows of the rope table]
+// What rotates takes rows of such a table: [S, E/2] where the tokens of every sequence have the positions 0 .. S-1, or
+// [B, S, E/2] where each token brings its own, as positions that start again with each document do. Kernels read the
+// latter as one long sequence: token t of the batch has row t % table_rows.
+inline int64_t table_rows(const Tensor& table) { return table.numel() / table.size(-1); }
+// S of either.
+inline int64_t table_seq_len(const Tensor& table) { return table.size(-2); }
+
+// Rotates x [B, S, H, E] by rows of the table: Note [Rows of the rope table]. `inverse` rotates the other way (the
+// backward). Computes in fp32; x may have any strides.
 Tensor apply_rope(const Tensor& x_BSHE, const Tensor& table_SE, bool inverse = false,
                   RopePairs pairs = RopePairs::kAdjacent);
 

@@ -11,8 +11,8 @@ namespace {
 
 Dtype precise(Dtype dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
-Tensor times_tokens(const Tensor& x_BSHE, const Tensor& factors_S) {
-  return x_BSHE.mul(factors_S.view({1, -1, 1, 1})).to(x_BSHE.scalar_type());
+Tensor times_tokens(const Tensor& x_BSHE, const Tensor& factors) {
+  return x_BSHE.mul(factors.unsqueeze(-1).unsqueeze(-1)).to(x_BSHE.scalar_type());
 }
 
 }  // namespace
@@ -34,15 +34,14 @@ Tensor normalise_heads(const Tensor& x_BSHE, double eps) {
   return y_BSHE;
 }
 
-Tensor scale_tokens(const Tensor& x_BSHE, const Tensor& factors_S) {
+Tensor scale_tokens(const Tensor& x_BSHE, const Tensor& factors) {
   const TraceScope scope("scale_tokens");
   Tensor y_BSHE;
   {
     const c10::AutoGradMode no_grad(false);
-    y_BSHE = times_tokens(x_BSHE, factors_S);
+    y_BSHE = times_tokens(x_BSHE, factors);
   }
-  record({x_BSHE}, {y_BSHE},
-         [factors_S](const Tensors& grads) -> Tensors { return {times_tokens(grads[0], factors_S)}; });
+  record({x_BSHE}, {y_BSHE}, [factors](const Tensors& grads) -> Tensors { return {times_tokens(grads[0], factors)}; });
   return y_BSHE;
 }
 

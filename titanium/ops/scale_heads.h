@@ -10,7 +10,7 @@ namespace titanium::ops {
 // which attention saves as well, and one number per head.
 Tensor normalise_heads(const Tensor& x_BSHE, double eps);
 
-// Every head of token s times factors[s].
-Tensor scale_tokens(const Tensor& x_BSHE, const Tensor& factors_S);
+// Every head of a token times its factor: [S] for all sequences alike, or [B, S].
+Tensor scale_tokens(const Tensor& x_BSHE, const Tensor& factors);
 
 }  // namespace titanium::ops

@@ -125,6 +125,33 @@ TEST_F(Images, AnyNumberOfRanksAndThreadsReadsTheSameSamplesAndGoesOnAfterAny) {
   }
 }
 
+TEST_F(Images, ArchivesAreDealtAsBlocksWhereThatIsAskedFor) {
+  for (int64_t i = 0; i < 12; ++i) folder_.write(fmt::format("set/{:02}.tar", i), archive(i * 10, 10));
+  for (const bool shuffle : {false, true}) {
+    const auto with = [&](int64_t rank, int64_t ranks) {
+      CorpusOptions made = corpus(rank, ranks);
+      made.striping = StripingChoice::kBlocks;
+      made.shuffle = shuffle;
+      made.shuffle_window = 32;
+      return made;
+    };
+    std::optional<LoaderState> whole, parts;
+    const auto expected = read_on(with, options(8, 1), 1, 30, whole);
+    EXPECT_EQ(whole->sources[0].striping, (Striping{.lanes = 2, .block_bytes = 0}));
+    std::set<std::string> names;  // of two passes
+    for (const Row& row : expected) names.insert(row.name);
+    EXPECT_EQ(names.size(), 120U);
+    std::vector<Row> found;
+    for (const int64_t ranks : {1, 4, 2})
+      for (Row& row : read_on(with, options(8, ranks), ranks, 10, parts)) found.push_back(std::move(row));
+    EXPECT_TRUE(found == expected) << shuffle;
+  }
+  CorpusOptions automatic = corpus();
+  automatic.images = true;
+  automatic.striping = StripingChoice::kAuto;
+  EXPECT_EQ(Corpus(automatic, nullptr).striping(), Striping{});
+}
+
 TEST_F(Images, EveryEpochAndSeedHasItsOwnCrops) {
   write_sets();
   ImageLoader loader(corpus(), options(58));
@@ -316,6 +343,12 @@ TEST_F(Images, InspectionShowsThem) {
   EXPECT_EQ(found.samples[0].text, "picture 0");
   EXPECT_NE(found.samples[1].problem.find("sample bad has an image that is neither"), std::string::npos);
   EXPECT_EQ(inspect(folder_.path() / "set", {.reading = {.text_field = "txt"}}).samples[1].text, "y");
+}
+
+TEST_F(Images, InspectionCountsSamplesWhateverTheFirstOneIs) {
+  folder_.write("set/a.tar", tar_member("0.json", "{}") + sample(1) + sample(2) + tar_end());
+  EXPECT_EQ(inspect(folder_.path() / "set", {.samples = 0}).records, 2);  // members that are texts
+  EXPECT_EQ(inspect(folder_.path() / "set", {.reading = {.whole_samples = true}, .samples = 0}).records, 3);
 }
 
 }  // namespace

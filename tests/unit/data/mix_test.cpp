@@ -232,13 +232,19 @@ TEST_F(MixTest, WeightsMayChangeAndSourcesComeAndGoAtAResume) {
   changed.weights = {{.weights = {1, 1, 0}}};
   auto second = make(changed, 2);
   for (auto& loader : second) loader->load(state);
-  read(second, 10);
+  const Rows rows = read(second, 10);
   int64_t a = 0, d = 0, c = 0;
   for (const auto& loader : second) {
     a += loader->samples_by_source()[0].second;
     d += loader->samples_by_source()[1].second;
     c += loader->samples_by_source()[2].second;
   }
+  auto alone = make(changed), four = make(changed, 4);
+  for (auto* loaders : {&alone, &four})
+    for (auto& loader : *loaders) loader->load(state);
+  const Rows expected = read(alone, 40);
+  EXPECT_EQ(Rows(expected.begin(), expected.begin() + static_cast<ptrdiff_t>(rows.size())), rows);
+  EXPECT_EQ(read(four, 40), expected);
   EXPECT_NEAR(static_cast<double>(a - counts[0].second), 40, 1);
   EXPECT_NEAR(static_cast<double>(d), 40, 1);
   EXPECT_EQ(c, counts[2].second);

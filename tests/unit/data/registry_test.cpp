@@ -42,6 +42,8 @@ TEST(DatasetRegistry, RemoteDatasetNamesTheCommandThatFetchesIt) {
             "\"data/c4\".");
   for (const char* name : {"c4_validation", "dclm", "fineweb-edu", "dolma", "zyda", "the-stack-v2", "finemath"})
     EXPECT_TRUE(names_download(usage_error(name))) << name;
+  for (const char* name : {"cc12m-wds", "coco-validation"})
+    EXPECT_TRUE(names_download(error_of([&] { find_dataset(name, std::nullopt, DatasetKind::kImages); }))) << name;
 }
 
 TEST(DatasetRegistry, KindsOfDataAreToldApart) {

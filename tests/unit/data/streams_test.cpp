@@ -132,10 +132,12 @@ TEST_F(Streams, TextsThatNoTokenEndsAreDocumentsToo) {
                 {.batch = 2, .packing = {.seq_len = 7}});
   const Batch batch = loader.next().value();  // abcdefg|h abcdefg|h: each document starts a row, and d does
   EXPECT_EQ(batch.document_starts, (std::vector<int32_t>{0, 3, 7, 10}));
+  EXPECT_EQ(positions_in_documents(batch), (std::vector<int64_t>{0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3}));
   const Batch second = rows_of(batch, 1, 1);
   EXPECT_EQ(second.inputs, (std::vector<int64_t>{'a', 'b', 'c', 'd', 'e', 'f', 'g'}));
   EXPECT_EQ(second.labels.back(), 'h');
   EXPECT_EQ(second.document_starts, (std::vector<int32_t>{0, 3}));
+  EXPECT_EQ(positions_in_documents(second), (std::vector<int64_t>{0, 1, 2, 0, 1, 2, 3}));
 }
 
 TEST_F(Streams, GlobalOrderIsTheSameFor1And2And4And8Readers) {
@@ -303,17 +305,21 @@ TEST_F(Streams, StateOfAnotherRunIsRefusedWithASentence) {
 }
 
 TEST_F(Streams, DamagedOrMixedStatesHaveASentence) {
-  for (const char* json : {"{}", "[1]", R"({"version":1,"streams":"x"})",
+  for (const char* json : {"{}", "[1]", R"({"version":1,"streams":1})",
                            R"({"version":1,"streams":1,"seq_len":1,"fingerprint":"","positions":[[1,2]]})"})
     EXPECT_NE(error_of([&] { loader_state_from_json(json); }).find("The saved data position is damaged"),
               std::string::npos)
         << json;
+  for (const std::string number : {"\"x\"", "1.5", "-1.7e+20"}) {
+    EXPECT_EQ(error_of([&] { loader_state_from_json(R"({"version":1,"streams":)" + number + "}"); }),
+              "The saved data position has " + number + " where an integer belongs. Use another checkpoint.");
+  }
   EXPECT_EQ(error_of([] { loader_state_from_json(""); }),
             "The saved data position is not valid JSON (at byte 1). Use another checkpoint.");
   EXPECT_EQ(error_of([] { loader_state_from_json("{\"version\":" + std::string(1'000'000, '[')); }),
             "The saved data position nests deeper than 64 arrays and objects. Use another checkpoint.");
-  EXPECT_EQ(error_of([] { loader_state_from_json(R"({"version":3})"); }),
-            "The saved data position has version 3, but only versions 1 and 2 are known.");
+  EXPECT_EQ(error_of([] { loader_state_from_json(R"({"version":4})"); }),
+            "The saved data position has version 4, but only versions 1 to 3 are known.");
   const LoaderState other{.streams = 4, .seq_len = 7, .turns = {}, .sources = {}};
   EXPECT_NE(error_of([&] { merge({other, make_loader({.path = path_})->state()}); }).find("of different runs"),
             std::string::npos);

@@ -136,7 +136,7 @@ TEST(TokenFiles, OfAllMakersAreReadInAnyOrder) {
   for (const fs::path& path : write_kinds(folder, documents)) {
     EXPECT_EQ(read_all(path, {.reading = tokens_column()}), documents) << path;
     RecordSource source(path, {.reading = tokens_column(), .cache_bytes = 1 << 14});
-    EXPECT_TRUE(source.is_indexed());
+    for (const SourceFile& file : source.files()) EXPECT_TRUE(file.format->is_indexed());
     std::mt19937_64 random(3);
     for (int i = 0; i < 50; ++i) {
       const auto record = static_cast<int64_t>(random() % documents.size());

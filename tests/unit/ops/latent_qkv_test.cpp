@@ -43,8 +43,10 @@ Tensor leaf_of(const Tensor& x) { return x.detach().clone().requires_grad_(true)
 struct Latent {
   static constexpr int64_t kBatch = 2, kTokens = 5, kDim = 16, kHeads = 3, kNope = 5, kRope = 6, kValue = 7, kRank = 9,
                            kQueryRank = 8;
-  explicit Latent(bool latent_queries)
-      : with_queries(latent_queries), wq({kHeads * (kNope + kRope), latent_queries ? kQueryRank : kDim}) {}
+  explicit Latent(bool latent_queries, bool rows_for_each_token = false)
+      : with_queries(latent_queries), wq({kHeads * (kNope + kRope), latent_queries ? kQueryRank : kDim}) {
+    if (rows_for_each_token) table = test::rows_at(table, {0, 1, 0, 1, 2, 0, 1, 2, 3, 0}, kTokens);
+  }
 
   LatentQkvArgs args() {
     std::optional<LatentQueries> queries;
@@ -86,8 +88,8 @@ struct Latent {
 
 class LatentQkv : public testing::TestWithParam<bool> {};
 
-TEST_P(LatentQkv, MatchesTheFormulaForwardAndBackward) {
-  Latent latent(GetParam());
+void check_latent_qkv(bool latent_queries, bool rows_for_each_token) {
+  Latent latent(latent_queries, rows_for_each_token);
   const Tensor x = leaf_of(random_tensor({Latent::kBatch * Latent::kTokens, Latent::kDim})), reference_x = leaf_of(x);
   for (int pass = 0; pass < 2; ++pass) {  // gradients add up
     const Qkv qkv = latent_qkv(x, latent.args());
@@ -107,10 +109,14 @@ TEST_P(LatentQkv, MatchesTheFormulaForwardAndBackward) {
   for (const Weight* weight : {&latent.norm, &latent.wq, &latent.wkv_a, &latent.kv_norm, &latent.wkv_b}) {
     weight->expect_equal_grads(10 * tolerance(at::kFloat));
   }
-  if (!GetParam()) return;
+  if (!latent_queries) return;
   latent.wq_a.expect_equal_grads(10 * tolerance(at::kFloat));
   latent.q_norm.expect_equal_grads(10 * tolerance(at::kFloat));
 }
+
+TEST_P(LatentQkv, MatchesTheFormulaForwardAndBackward) { check_latent_qkv(GetParam(), /*rows_for_each_token=*/false); }
+
+TEST_P(LatentQkv, MatchesTheFormulaWithRowsForEachToken) { check_latent_qkv(GetParam(), /*rows_for_each_token=*/true); }
 
 TEST_P(LatentQkv, WhatDecodingKeepsMakesTheKeysAndValues) {
   Latent latent(GetParam());
@@ -167,14 +173,16 @@ TEST(Operators, BiasesMatchAten) {
 
 TEST(Operators, NormalisedHeadsAndScaledTokensMatchAten) {
   const Tensor x = leaf_of(random_tensor({2, 5, 3, 7}, at::kDouble)), reference_x = leaf_of(x);
-  const Tensor factors = random_tensor({5}, at::kDouble);
-  const Tensor y = scale_tokens(normalise_heads(x, 0.1), factors);
-  const Tensor expected =
-      reference_x * (reference_x * reference_x).mean(-1, true).add(0.1).rsqrt() * factors.view({5, 1, 1});
   const Tensor grad = random_tensor({2, 5, 3, 7}, at::kDouble);
-  y.backward(grad);
-  expected.backward(grad);
-  EXPECT_CLOSE(y, expected, tolerance(at::kDouble));
+  const Tensor factors = random_tensor({5}, at::kDouble);
+  for (const Tensor& of_tokens : {factors, random_tensor({2, 5}, at::kDouble)}) {
+    const Tensor y = scale_tokens(normalise_heads(x, 0.1), of_tokens);
+    const Tensor expected = reference_x * (reference_x * reference_x).mean(-1, true).add(0.1).rsqrt() *
+                            of_tokens.view({of_tokens.dim() == 1 ? 1 : 2, 5, 1, 1});
+    y.backward(grad);
+    expected.backward(grad);
+    EXPECT_CLOSE(y, expected, tolerance(at::kDouble));
+  }
   EXPECT_CLOSE(x.grad(), reference_x.grad(), 5 * tolerance(at::kDouble));
   EXPECT_EQ(normalise_heads(x.detach().to(at::kBFloat16), 0.1).scalar_type(), at::kBFloat16);
   EXPECT_EQ(scale_tokens(x.detach().to(at::kBFloat16), factors.to(at::kFloat)).scalar_type(), at::kBFloat16);

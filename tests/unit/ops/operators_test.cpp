@@ -1,8 +1,10 @@
 // Every operator against plain ATen operators differentiated by libtorch's own autograd.
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/silu.h>
@@ -17,6 +19,7 @@
 #include "titanium/ops/feed_forward.h"
 #include "titanium/ops/head_loss.h"
 #include "titanium/ops/linear/linear.h"
+#include "titanium/ops/linear/multiply.h"
 #include "titanium/ops/norm_qkv_rope.h"
 #include "titanium/ops/rms_norm.h"
 #include "titanium/ops/rope.h"
@@ -99,6 +102,20 @@ TEST(Operators, RmsNormMatchesAten) {
   }
 }
 
+TEST(Operators, MultiplyAddsAndScales) {
+  for (const Dtype dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const Tensor a = random_tensor({5, 7}, dtype), b = random_tensor({9, 7}, dtype).t(),
+                 added = random_tensor({5, 9}, dtype);
+    const Tensor product = at::mm(a.to(at::kDouble), b.to(at::kDouble)), out = at::empty_like(added);
+    multiply(out, a, b);
+    EXPECT_CLOSE(out, product, tolerance(dtype));
+    multiply(out, a, b, added);
+    EXPECT_CLOSE(out, product + added, tolerance(dtype));
+    multiply(out, a, b, added, {.product = 2.5, .added = -3});
+    EXPECT_CLOSE(out, 2.5 * product - 3 * added.to(at::kDouble), tolerance(dtype));
+  }
+}
+
 TEST(Operators, LinearResidualMatchesAtenAndAccumulates) {
   Weight weight({24, 40});
   const Tensor residual = leaf_of(random_tensor({9, 24})), x = leaf_of(random_tensor({9, 40})),
@@ -174,11 +191,31 @@ TEST(Operators, RopeOfHalvesIsThatOfPairsInAnotherOrder) {
   }
 }
 
-void check_norm_qkv_rope(bool with_head_norms) {
+// Rows for the tokens of two sequences of 5, whose positions start again at other places.
+Tensor rows_of_each_token(const Tensor& table) {
+  return test::rows_at(table, {0, 1, 2, 0, 1, 0, 0, 1, 2, 3}, /*seq_len=*/5);
+}
+
+TEST(Operators, RopeOfRowsForEachTokenRotatesEverySequenceByItsOwn) {
+  const Tensor table = rope_table(8, 5, 10000, std::nullopt, at::kCPU), rows = rows_of_each_token(table);
+  const Tensor x = random_tensor({2, 5, 3, 8});
+  EXPECT_EQ(rows.sizes(), (Shape{2, 5, 4}));
+  for (const auto pairs : {RopePairs::kAdjacent, RopePairs::kHalves}) {
+    const Tensor rotated = apply_rope(x, rows, /*inverse=*/false, pairs);
+    for (const int64_t row : {0, 1}) {
+      const Tensor alone = apply_rope(x.narrow(0, row, 1), rows[row], /*inverse=*/false, pairs);
+      EXPECT_TRUE(at::equal(rotated.narrow(0, row, 1), alone));
+    }
+    EXPECT_FALSE(at::equal(rotated, apply_rope(x, table, /*inverse=*/false, pairs)));
+  }
+}
+
+void check_norm_qkv_rope(bool with_head_norms, bool rows_for_each_token = false) {
   const int64_t batch = 2, seq_len = 5, dim = 32, head_dim = 8;
   Weight norm({dim}, 1.0), wq({32, dim}), wk({16, dim}), wv({16, dim}), q_norm({head_dim}, 1.0),
       k_norm({head_dim}, 1.0);
-  const Tensor table = rope_table(head_dim, seq_len, 500000, RopeScaling{}, at::kCPU);
+  const Tensor positions = rope_table(head_dim, seq_len, 500000, RopeScaling{}, at::kCPU);
+  const Tensor table = rows_for_each_token ? rows_of_each_token(positions) : positions;
   const Tensor x = leaf_of(random_tensor({batch * seq_len, dim})), reference_x = leaf_of(x);
   NormQkvRopeArgs args{norm.parameter, kEps, wq.parameter, wk.parameter, wv.parameter, head_dim, table};
   if (with_head_norms) {
@@ -209,9 +246,15 @@ void check_norm_qkv_rope(bool with_head_norms) {
   for (const Weight* weight : {&q_norm, &k_norm}) weight->expect_equal_grads(4 * tolerance(at::kFloat));
 }
 
-TEST(Operators, NormQkvRopeMatchesAten) { check_norm_qkv_rope(/*with_head_norms=*/false); }
+TEST(Operators, NormQkvRopeMatchesAten) {
+  for (const bool rows_for_each_token : {false, true})
+    check_norm_qkv_rope(/*with_head_norms=*/false, rows_for_each_token);
+}
 
-TEST(Operators, NormQkvRopeWithNormsOfHeadsMatchesAten) { check_norm_qkv_rope(/*with_head_norms=*/true); }
+TEST(Operators, NormQkvRopeWithNormsOfHeadsMatchesAten) {
+  for (const bool rows_for_each_token : {false, true})
+    check_norm_qkv_rope(/*with_head_norms=*/true, rows_for_each_token);
+}
 
 TEST(Operators, FeedForwardMatchesAtenAndItsPoliciesAreBitEqual) {
   const int64_t tokens = 11, dim = 16, hidden = 40;

@@ -43,7 +43,7 @@ const TitaniumArrow& arrow_for(const SourceFile& file) {
 // The bytes of an address, for the plug-in. An exception must not pass through it, so it is kept.
 class RemoteColumns {
  public:
-  explicit RemoteColumns(const std::string& path) : bytes_(remote::open_bytes(path)) {
+  RemoteColumns(const std::string& path, int64_t largest_window) : bytes_(remote::open_bytes(path), largest_window) {
     table_ = {.source = this, .size = bytes_.size(), .read = &read, .expect = &expect};
   }
 
@@ -72,82 +72,36 @@ class RemoteColumns {
   std::exception_ptr failure_;
 };
 
-class ColumnReader : public BlockReader {
+// A file that the plug-in has opened.
+class ColumnFile {
  public:
-  ColumnReader(const SourceFile& file, const Anchor& start, const ReadOptions& options)
-      : BlockReader(start, options), file_(file), arrow_(arrow_for(file)), group_(start) {
-    if (remote::is_url(file.path.string())) remote_ = std::make_unique<RemoteColumns>(file.path.string());
+  ColumnFile(const SourceFile& file, const ReadOptions& options) : file_(file), arrow_(arrow_for(file)) {
+    if (remote::is_url(file.path.string()))
+      remote_ = std::make_unique<RemoteColumns>(file.path.string(), largest_window(options));
     handle_ = arrow_.open(file.path.c_str(), remote_ ? remote_->table() : nullptr, options.text_field.c_str(),
                           error_.data(), error_.size());
     if (handle_ == nullptr) refuse();
-    const int64_t groups = arrow_.groups(handle_);
-    TI_CHECK(
-        groups < 0 || start.offset <= groups,
-        "The saved data position is group {} of {}, which has only {}. Restore the files of the saved run, or start "
-        "the data from the beginning.",
-        start.offset, file.path.string(), groups);
   }
-  ~ColumnReader() override { arrow_.close(handle_); }
+  ~ColumnFile() { arrow_.close(handle_); }
+  ColumnFile(const ColumnFile&) = delete;
+  ColumnFile& operator=(const ColumnFile&) = delete;
 
-  std::shared_ptr<const Block> next() override {
-    TitaniumRows rows{};
-    while (!next_rows(rows)) {
-      if (at_end_) return begin_block(Content::kText, group_);
-    }
-    const auto block = begin_block(rows.token_bytes == 0 ? Content::kText : Content::kTokens, group_);
-    block->token_bytes = rows.token_bytes;
-    reserve(*block, rows);
-    for (int64_t i = 0; i < rows.count; ++i) {
-      const bool missing = rows.sizes[i] < 0;
-      TI_CHECK(rows.sizes[i] <= options_.max_record_bytes,
-               "{}:{}: this record is longer than {} bytes, the most that one document may have. Split it.",
-               file_.path.string(), position_.line, options_.max_record_bytes);
-      append(*block, missing ? "" : std::string_view(rows.data[i], static_cast<size_t>(rows.sizes[i])), missing);
-    }
-    return block;
+  // As the functions of the plug-in; they throw Error.
+  int64_t groups() const { return arrow_.groups(handle_); }
+  int64_t rows(int64_t group) const { return arrow_.rows(handle_, group); }
+  int64_t bytes(int64_t group) const { return arrow_.bytes(handle_, group); }
+  bool enter(int64_t group) {
+    const int32_t entered = arrow_.enter(handle_, group, error_.data(), error_.size());
+    if (entered < 0) refuse();
+    return entered > 0;
   }
-
-  void skip_towards(int64_t record) override {
-    for (;;) {
-      const int64_t rows = group_.offset < arrow_.groups(handle_) ? arrow_.rows(handle_, group_.offset) : -1;
-      if (rows < 0 || record < group_.record + rows) return;
-      leave_group(group_.record + rows, group_.line + rows);
-    }
-  }
-
-  bool is_entrance() const override { return !inside_group_; }
-
- private:
-  // Room for the owned rows, so that nothing is copied twice.
-  void reserve(Block& block, const TitaniumRows& rows) const {
-    size_t bytes = 0;
-    for (int64_t i = 0; i < rows.count; ++i) {
-      if (options_.ownership.owns(position_.record + i))
-        bytes += static_cast<size_t>(std::max<int64_t>(rows.sizes[i], 0)) + 1;
-    }
-    block.bytes.reserve(bytes);
-  }
-
-  // False when a group or, with at_end_, the file has ended.
-  bool next_rows(TitaniumRows& rows) {
-    if (!inside_group_) {
-      const int32_t entered = arrow_.enter(handle_, group_.offset, error_.data(), error_.size());
-      if (entered < 0) refuse();
-      at_end_ = entered == 0;
-      if (at_end_) return false;
-      inside_group_ = true;
-    }
+  bool next(TitaniumRows& rows) {
     const int32_t found = arrow_.next(handle_, &rows, error_.data(), error_.size());
     if (found < 0) refuse();
-    if (found == 0) leave_group(position_.record, position_.line);
     return found > 0;
   }
 
-  void leave_group(int64_t record, int64_t line) {
-    group_ = position_ = {.record = record, .file = position_.file, .offset = group_.offset + 1, .line = line};
-    inside_group_ = false;
-  }
-
+ private:
   [[noreturn]] void refuse() const {
     if (remote_) remote_->rethrow();
     throw Error(fmt::format("Data file {} cannot be read as {}: {}", file_.path.string(), file_.format->name(),
@@ -158,15 +112,150 @@ class ColumnReader : public BlockReader {
   const TitaniumArrow& arrow_;
   std::unique_ptr<RemoteColumns> remote_;
   void* handle_ = nullptr;
-  Anchor group_;  // the beginning of the group that position_ is in
-  bool inside_group_ = false;
   std::array<char, 1024> error_{};
 };
+
+constexpr int64_t kQuickGroup = 32 << 20;  // bytes that are decoded in a moment
+
+class ColumnReader : public BlockReader {
+ public:
+  ColumnReader(const SourceFile& file, const Anchor& start, const ReadOptions& options)
+      : BlockReader(start, options), file_(file), column_(file, options), group_(start) {
+    const int64_t groups = column_.groups();
+    TI_CHECK(
+        groups < 0 || start.offset <= groups,
+        "The saved data position is group {} of {}, which has only {}. Restore the files of the saved run, or start "
+        "the data from the beginning.",
+        start.offset, file.path.string(), groups);
+    if (start.offset < file.part.begin) {
+      group_.offset = position_.offset = file.part.begin;
+      group_.line = position_.line = std::max<int64_t>(file.part.first_line, 1);
+    }
+  }
+
+  std::shared_ptr<const Block> next() override {
+    while (used_ == rows_.count) {
+      if (next_rows()) {
+        if (position_.record + rows_.count <= wanted_) pass_rows();
+      } else if (at_end_) {
+        return begin_block(Content::kText, group_);
+      }
+    }
+    const auto block = begin_block(rows_.token_bytes == 0 ? Content::kText : Content::kTokens, group_);
+    block->token_bytes = rows_.token_bytes;
+    const int64_t end = reserve(*block);
+    for (; used_ < end; ++used_) {
+      const int64_t size = rows_.sizes[used_];
+      TI_CHECK(size <= options_.max_record_bytes,
+               "{}: this record is longer than {} bytes, the most that one document may have. Split it.",
+               place_of(file_, position_.line), options_.max_record_bytes);
+      const bool missing = size < 0;
+      append(*block, missing ? "" : std::string_view(rows_.data[used_], static_cast<size_t>(size)), missing);
+    }
+    return block;
+  }
+
+  void skip_towards(int64_t record) override {
+    for (;;) {
+      const bool exists = group_.offset < column_.groups() && !is_behind_part();
+      const int64_t rows = exists ? column_.rows(group_.offset) : -1;
+      wanted_ = record;
+      if (rows < 0 || record < group_.record + rows) return;
+      leave_group(group_.record + rows, group_.line + rows);
+    }
+  }
+
+  bool is_entrance() const override { return !inside_group_; }
+
+  // An open group keeps a page, what it was packed into, and a dictionary.
+  bool reopens_quickly() const override {
+    const bool exists = group_.offset < column_.groups();
+    const int64_t bytes = exists ? column_.bytes(group_.offset) : 0;
+    return bytes >= 0 && bytes <= kQuickGroup;
+  }
+
+ private:
+  bool is_behind_part() const { return file_.part.end > 0 && group_.offset >= file_.part.end; }
+
+  // Up to which row a block goes. Makes room for the owned ones, so that nothing is copied twice.
+  int64_t reserve(Block& block) const {
+    int64_t bytes = 0, owned = 0, row = used_;
+    for (; row < rows_.count && bytes < options_.block_bytes; ++row) {
+      const int64_t size = std::max<int64_t>(rows_.sizes[row], 0) + 1;
+      bytes += size;
+      if (options_.ownership.owns(position_.record + row - used_)) owned += size;
+    }
+    block.bytes.reserve(static_cast<size_t>(owned));
+    return row;
+  }
+
+  // Leaves out rows before the one that is wanted.
+  void pass_rows() {
+    used_ = rows_.count;
+    position_.record += rows_.count;
+    position_.line += rows_.count;
+  }
+
+  // False when a group or, with at_end_, the file has ended.
+  bool next_rows() {
+    if (!inside_group_) {
+      at_end_ = is_behind_part() || !column_.enter(group_.offset);
+      if (at_end_) return false;
+      inside_group_ = true;
+    }
+    used_ = 0;
+    const bool found = column_.next(rows_);
+    if (!found) leave_group(position_.record, position_.line);
+    return found;
+  }
+
+  void leave_group(int64_t record, int64_t line) {
+    group_ = position_ = {.record = record, .file = position_.file, .offset = group_.offset + 1, .line = line};
+    inside_group_ = false;
+    rows_.count = used_ = 0;
+  }
+
+  const SourceFile& file_;
+  ColumnFile column_;
+  TitaniumRows rows_{};
+  int64_t used_ = 0;    // of them
+  int64_t wanted_ = 0;  // the record that is on its way
+  Anchor group_;        // the beginning of the group that position_ is in
+  bool inside_group_ = false;
+};
+
+// Groups that follow each other until they have `bytes`.
+std::vector<FilePart> parts_of(const ColumnFile& column, int64_t groups, const SourceFile& file, int64_t bytes) {
+  std::vector<FilePart> parts;
+  int64_t line = 1;  // 0: not known
+  for (int64_t group = 0; group < groups; ++group) {
+    const int64_t rows = column.rows(group), stored = column.bytes(group);
+    if (parts.empty() || parts.back().bytes >= bytes)
+      parts.push_back({.begin = group, .first_line = line, .records = 0});
+    FilePart& part = parts.back();
+    part.end = group + 1;
+    part.bytes += stored >= 0 ? stored : file.size / groups;
+    part.records = rows >= 0 && part.records >= 0 ? part.records + rows : -1;
+    line = rows >= 0 && line > 0 ? line + rows : 0;
+  }
+  return parts;
+}
 
 class ColumnFormat : public SourceFormat {
  public:
   // What is saved is the number of a group; opening the file there checks it.
-  bool is_place(const SourceFile&, const Anchor&) const override { return true; }
+  bool is_place(const SourceFile& file, const Anchor& anchor) const override {
+    return file.part.is_inside(anchor.offset);
+  }
+  std::optional<std::vector<FilePart>> parts(const SourceFile& file, int64_t bytes,
+                                             const ReadOptions& options) const override {
+    const ColumnFile column(file, options);
+    const int64_t groups = column.groups();
+    if (groups < 0) return std::nullopt;
+    return parts_of(column, groups, file, bytes);
+  }
+  std::string_view unit() const override { return "group"; }
+  int64_t reader_weight(const SourceFile&) const override { return 4; }  // pages and decoded rows
   std::unique_ptr<BlockReader> open(const SourceFile& file, const Anchor& start,
                                     const ReadOptions& options) const override {
     return std::make_unique<ColumnReader>(file, start, options);

@@ -2,6 +2,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/data/source_files.h"
+#include "titanium/remote/windowed_bytes.h"
 
 namespace titanium::data {
 namespace {
@@ -32,8 +33,18 @@ const SourceFormat* format_by_content(std::string_view head) {
 
 const SourceFormat& json_lines_format() { return json_lines(); }
 
+int64_t SourceFormat::reader_weight(const SourceFile& file) const {
+  return file.compression == Compression::kNone ? 1 : 4;  // the window of a decoder
+}
+
+int64_t largest_window(const ReadOptions& options) {
+  constexpr int64_t kSmallest = 64 << 10, kWindowsOfAReader = 8;
+  if (options.memory_bytes == 0) return remote::WindowedBytes::kLargest;
+  return std::clamp(options.memory_bytes / kWindowsOfAReader, kSmallest, remote::WindowedBytes::kLargest);
+}
+
 std::unique_ptr<BlockReader> open_blocks(const SourceFile& file, const Anchor& start, const ReadOptions& options) {
-  if (start.offset == 0 && file.compression == Compression::kNone) {
+  if (start.offset == 0 && file.part.begin == 0 && file.compression == Compression::kNone) {
     const std::string head = read_head(file.path, kHeadBytes);
     const Compression compression = compression_by_content(head);
     TI_CHECK(compression == Compression::kNone,

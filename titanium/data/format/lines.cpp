@@ -1,5 +1,6 @@
 // JSON lines, and text files, each of which is one record.
 #include <cstring>
+#include <limits>
 #include <optional>
 
 #include "titanium/base/error.h"
@@ -11,22 +12,30 @@ namespace titanium::data {
 namespace {
 
 constexpr size_t kReadBytes = size_t{256} << 10;
+constexpr int64_t kBehindPart = 4 << 10;  // read with a part, because its last line goes on there
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos; }
 
-// A text file is one line that ends with the file.
+// A text file is one line that ends with the file. A line belongs to the part in which it begins.
 class LineReader : public BlockReader {
  public:
   LineReader(const SourceFile& file, const Anchor& start, const ReadOptions& options, Content content)
       : BlockReader(start, options),
         file_(file),
         content_(content),
-        stream_(open_byte_stream(file.path, file.compression, start.offset)),
-        buffer_(kReadBytes) {}
+        part_end_(file.part.end > 0 ? file.part.end : std::numeric_limits<int64_t>::max()),
+        buffer_(kReadBytes) {
+    const bool cuts_a_line = start.offset == 0 && file.part.begin > 0;
+    if (cuts_a_line) position_.offset = file.part.begin - 1;  // where a line end would make the part begin with a line
+    const int64_t read_end = file.part.end > 0 ? part_end_ + kBehindPart : part_end_;
+    stream_ = open_byte_stream(file.path, file.compression,
+                               {.offset = position_.offset, .end = read_end, .memory_bytes = options.memory_bytes});
+    if (cuts_a_line) skip_cut_line();
+  }
 
   std::shared_ptr<const Block> next() override {
     const auto block = begin_block(content_, is_entrance() ? position_ : start_);
-    while (!is_full(*block, position_.offset - block->begin.offset)) {
+    while (position_.offset < part_end_ && !is_full(*block, position_.offset - block->begin.offset)) {
       const auto line = read_line();
       if (!line) break;
       if (is_blank(*line)) {
@@ -35,6 +44,7 @@ class LineReader : public BlockReader {
         append(*block, *line);
       }
     }
+    at_end_ |= position_.offset >= part_end_;
     block->bytes.shrink_to_fit();
     return block;
   }
@@ -56,8 +66,8 @@ class LineReader : public BlockReader {
         return std::string_view(line, size);
       }
       TI_CHECK(static_cast<int64_t>(available) <= options_.max_record_bytes,
-               "{}:{}: this record is longer than {} bytes, the most that one document may have. Split it.",
-               file_.path.string(), position_.line, options_.max_record_bytes);
+               "{}: this record is longer than {} bytes, the most that one document may have. Split it.",
+               place_of(file_, position_.line), options_.max_record_bytes);
       scanned = available;
       if (refill()) continue;
       if (available == 0) {
@@ -70,6 +80,19 @@ class LineReader : public BlockReader {
     }
   }
 
+  // What belongs to the part before; none of it is kept, however long it is.
+  void skip_cut_line() {
+    while (position_.offset < part_end_) {
+      if (begin_ == end_ && !refill()) return;
+      const char* bytes = buffer_.data() + begin_;
+      const void* newline = std::memchr(bytes, '\n', end_ - begin_);
+      const size_t size = newline != nullptr ? static_cast<const char*>(newline) - bytes + 1 : end_ - begin_;
+      begin_ += size;
+      position_.offset += static_cast<int64_t>(size);
+      if (newline != nullptr) return;
+    }
+  }
+
   bool refill() {
     if (begin_ > 0) {
       std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
@@ -77,13 +100,17 @@ class LineReader : public BlockReader {
       begin_ = 0;
     }
     if (end_ == buffer_.size()) buffer_.resize(buffer_.size() * 2);
-    const size_t count = stream_->read(buffer_.data() + end_, buffer_.size() - end_);
+    const int64_t left = std::max<int64_t>(part_end_ - position_.offset - static_cast<int64_t>(end_), 0);
+    const int64_t room = static_cast<int64_t>(buffer_.size() - end_);
+    const int64_t wanted = left < room ? std::min(left + kBehindPart, room) : room;
+    const size_t count = stream_->read(buffer_.data() + end_, static_cast<size_t>(wanted));
     end_ += count;
     return count > 0;
   }
 
   const SourceFile& file_;
   Content content_;
+  const int64_t part_end_;
   std::unique_ptr<ByteStream> stream_;
   std::vector<char> buffer_;
   size_t begin_ = 0;  // unread bytes are [begin_, end_) of buffer_
@@ -97,8 +124,24 @@ class JsonLines : public SourceFormat {
     return name.ends_with(".jsonl") || name.ends_with(".json") || name.ends_with(".ndjson");
   }
   bool may_be_compressed() const override { return true; }
+  std::optional<std::vector<FilePart>> parts(const SourceFile& file, int64_t bytes,
+                                             const ReadOptions& /*options*/) const override {
+    if (file.compression != Compression::kNone) return std::nullopt;
+    std::vector<FilePart> parts;
+    for (int64_t begin = 0; begin < file.size; begin += bytes) {
+      const int64_t end = std::min(begin + bytes, file.size);
+      parts.push_back({.begin = begin,
+                       .end = end < file.size ? end : 0,
+                       .first_line = begin == 0 ? 1 : 0,
+                       .bytes = end - begin,
+                       .records = -1});
+    }
+    return parts;
+  }
+  bool opens_for_parts() const override { return false; }
   bool is_place(const SourceFile& file, const Anchor& anchor) const override {
-    if (file.compression != Compression::kNone || anchor.offset >= file.size) return false;
+    const bool inside = anchor.offset < file.size && file.part.is_inside(anchor.offset);
+    if (file.compression != Compression::kNone || !inside) return false;
     char before = 0;
     remote::open_bytes(file.path.string())->read(anchor.offset - 1, {&before, 1});
     return before == '\n';

@@ -33,7 +33,8 @@ bool has_shape(const std::string& encoding) { return std::ranges::count(encoding
 
 class MdsIndex : public DocumentIndex {
  public:
-  MdsIndex(const SourceFile& source, const ReadOptions& options) : file_(source.path, source.compression) {
+  MdsIndex(const SourceFile& source, const ReadOptions& options)
+      : file_(source.path, source.compression, largest_window(options)) {
     if (file_.size() < 8) refuse(file_.path(), "is too short for a shard of MDS");
     samples_ = file_.number<uint32_t>(0);
     const int64_t header = 4 + 4 * (samples_ + 1);
@@ -55,6 +56,10 @@ class MdsIndex : public DocumentIndex {
       if (!take(values_of(column_of(sample)))) return;
     }
   }
+  void expect(int64_t first, int64_t end) const override {
+    file_.expect(4 + 4 * first, 4 + 4 * (end + 1));
+    file_.expect(file_.number<uint32_t>(4 + 4 * first), file_.number<uint32_t>(4 + 4 * end));
+  }
 
  private:
   void read_columns(const std::string& json) {
@@ -64,7 +69,7 @@ class MdsIndex : public DocumentIndex {
       for (size_t i = 0; i < names.size(); ++i) {
         const auto& size = config.at("column_sizes").at(i);
         columns_.push_back({names.at(i), config.at("column_encodings").at(i),
-                            size.is_null() ? std::nullopt : std::optional(size.get<int64_t>())});
+                            size.is_null() ? std::nullopt : std::optional(integer_of(size))});
       }
     } catch (const std::exception&) {
       refuse(file_.path(), "is not a shard of MDS: its list of columns cannot be read");
@@ -139,16 +144,19 @@ class MdsIndex : public DocumentIndex {
   int64_t token_bytes_ = 0;
 };
 
-class MdsShards : public SourceFormat {
+class MdsShards : public IndexedFormat {
  public:
   std::string_view name() const override { return "a shard of MDS"; }
   bool has_name(std::string_view name) const override { return name.ends_with(".mds"); }
   bool may_be_compressed() const override { return true; }
-  bool is_indexed() const override { return true; }
-  bool is_place(const SourceFile&, const Anchor&) const override { return false; }
-  std::unique_ptr<BlockReader> open(const SourceFile& file, const Anchor& start,
-                                    const ReadOptions& options) const override {
-    return read_documents(std::make_unique<MdsIndex>(file, options), start, options);
+  // A compressed shard is in memory as a whole.
+  int64_t reader_weight(const SourceFile& file) const override {
+    return file.compression == Compression::kNone ? 1 : 32;
+  }
+
+ protected:
+  std::unique_ptr<DocumentIndex> index_of(const SourceFile& file, const ReadOptions& options) const override {
+    return std::make_unique<MdsIndex>(file, options);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "titanium/data/block_reader.h"
 
@@ -34,6 +35,18 @@ class SourceFormat {
   virtual std::optional<std::filesystem::path> companion(const std::filesystem::path& /*path*/) const {
     return std::nullopt;
   }
+  // The file as consecutive parts of about `bytes` each (at least one record or group of them), every one of which is
+  // read without reading those before it; nothing where that cannot be. Throws Error as open does.
+  virtual std::optional<std::vector<FilePart>> parts(const SourceFile& /*file*/, int64_t /*bytes*/,
+                                                     const ReadOptions& /*options*/) const {
+    return std::nullopt;
+  }
+  // Whether the file is opened to find its parts.
+  virtual bool opens_for_parts() const { return true; }
+  // What FilePart::begin counts, where lines are counted from there on.
+  virtual std::string_view unit() const { return "byte"; }
+  // What a reader that stays open takes, in units of one that reads plain lines.
+  virtual int64_t reader_weight(const SourceFile& file) const;
   // Whether a position that was saved inside the file (its offset is not 0) is one.
   virtual bool is_place(const SourceFile& file, const Anchor& anchor) const = 0;
 
@@ -47,6 +60,9 @@ class SourceFormat {
 const SourceFormat* format_by_name(std::string_view name);
 const SourceFormat* format_by_content(std::string_view head);
 const SourceFormat& json_lines_format();
+
+// The largest window (remote/windowed_bytes.h) that a reader may use.
+int64_t largest_window(const ReadOptions& options);
 
 // Opens `file` in its format after a look at its content: throws Error when that shows another format or compression.
 std::unique_ptr<BlockReader> open_blocks(const SourceFile& file, const Anchor& start, const ReadOptions& options);

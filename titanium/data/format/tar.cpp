@@ -12,10 +12,7 @@ constexpr size_t kPiece = size_t{1} << 20;
 class TarReader : public BlockReader {
  public:
   TarReader(const SourceFile& file, const Anchor& start, const ReadOptions& options)
-      : BlockReader(start, options),
-        file_(file),
-        at_(start.offset),
-        stream_(open_byte_stream(file.path, file.compression, start.offset)) {}
+      : BlockReader(start, options), file_(file), at_(start.offset), stream_(open_stream()) {}
 
   bool is_entrance() const override { return file_.compression == Compression::kNone; }
 
@@ -37,7 +34,7 @@ class TarReader : public BlockReader {
                             file_.path.string(), problem));
   }
 
-  // Of a record that has `before` bytes so far.
+  // Reads `size` bytes of a member, of a record that has `before` bytes so far.
   std::string content(int64_t size, int64_t before = 0) {
     TI_CHECK(size >= 0 && size <= options_.max_record_bytes - before,
              "{}:{}: this record is longer than {} bytes, the most that one document may have. Split it.",
@@ -60,11 +57,15 @@ class TarReader : public BlockReader {
   int64_t at() const { return at_; }  // bytes of the archive that have been read or skipped
 
  private:
+  std::unique_ptr<ByteStream> open_stream() const {
+    return open_byte_stream(file_.path, file_.compression, {.offset = at_, .memory_bytes = options_.memory_bytes});
+  }
+
   void skip_bytes(int64_t size) {
     if (file_.compression == Compression::kNone && size > int64_t{1} << 16) {
       if (at_ + size > file_.size) refuse("ends inside a member");
       at_ += size;
-      stream_ = open_byte_stream(file_.path, file_.compression, at_);
+      stream_ = open_stream();
       return;
     }
     char buffer[4096];
@@ -198,7 +199,7 @@ class TarArchives : public SourceFormat {
     if (file.compression != Compression::kNone || anchor.offset % kTarBlock != 0) return false;
     if (anchor.offset + kTarBlock > file.size) return anchor.offset == file.size;
     std::string header(kTarBlock, '\0');
-    open_byte_stream(file.path, file.compression, anchor.offset)->read(header.data(), header.size());
+    open_byte_stream(file.path, file.compression, {.offset = anchor.offset})->read(header.data(), header.size());
     return header.find_first_not_of('\0') == std::string::npos || is_tar_header(header);
   }
   std::unique_ptr<BlockReader> open(const SourceFile& file, const Anchor& start,

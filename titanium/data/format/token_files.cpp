@@ -37,6 +37,10 @@ class ArrayIndex : public DocumentIndex {
       if (!take(file_->text(begin_ + token * token_bytes_, count * token_bytes_))) return;
     }
   }
+  void expect(int64_t first, int64_t end) const override {
+    const int64_t last = std::min(end * kArrayRecordTokens, tokens_);
+    file_->expect(begin_ + first * kArrayRecordTokens * token_bytes_, begin_ + last * token_bytes_);
+  }
 
  private:
   std::unique_ptr<FileBytes> file_;
@@ -48,7 +52,9 @@ class ArrayIndex : public DocumentIndex {
 // Ends of documents, counted in tokens.
 class DatatroveIndex : public DocumentIndex {
  public:
-  explicit DatatroveIndex(const fs::path& path) : tokens_(path), ends_(fs::path(path.string() + ".index")) {
+  DatatroveIndex(const fs::path& path, int64_t window)
+      : tokens_(path, Compression::kNone, window),
+        ends_(fs::path(path.string() + ".index"), Compression::kNone, window) {
     if (ends_.size() == 0 || ends_.size() % 8 != 0) refuse(ends_.path(), "is not a list of document ends of 8 bytes");
     const auto total = ends_.number<int64_t>(ends_.size() - 8);
     token_bytes_ = total > 0 ? tokens_.size() / total : 2;
@@ -70,6 +76,11 @@ class DatatroveIndex : public DocumentIndex {
       if (!take(tokens_.text(ends[i] * token_bytes_, (ends[i + 1] - ends[i]) * token_bytes_))) return;
     }
   }
+  void expect(int64_t first, int64_t end) const override {
+    ends_.expect(8 * std::max<int64_t>(first - 1, 0), 8 * end);
+    const int64_t begin = first > 0 ? ends_.number<int64_t>(8 * (first - 1)) : 0;
+    tokens_.expect(begin * token_bytes_, ends_.number<int64_t>(8 * (end - 1)) * token_bytes_);
+  }
 
  private:
   FileBytes tokens_;
@@ -83,7 +94,8 @@ fs::path megatron_tokens(const fs::path& index) { return fs::path(index).replace
 // sequences, and the first sequence of each document and the end.
 class MegatronIndex : public DocumentIndex {
  public:
-  explicit MegatronIndex(const fs::path& path) : index_(path), tokens_(megatron_tokens(path)) {
+  MegatronIndex(const fs::path& path, int64_t window)
+      : index_(path, Compression::kNone, window), tokens_(megatron_tokens(path), Compression::kNone, window) {
     if (index_.size() < kLengths || index_.text(0, 9) != kMegatronMagic)
       refuse(path, "is not an index of Megatron: it does not begin with MMIDIDX");
     const auto version = index_.number<int64_t>(9);
@@ -116,6 +128,17 @@ class MegatronIndex : public DocumentIndex {
       if (!take(document(bounds[i], bounds[i + 1] - bounds[i]))) return;
     }
   }
+  void expect(int64_t first, int64_t end) const override {
+    const int64_t bounds = kLengths + 12 * sequences_, places = kLengths + 4 * sequences_;
+    const auto begins = index_.number<int64_t>(bounds + 8 * first), ends = index_.number<int64_t>(bounds + 8 * end);
+    if (begins < 0 || ends <= begins || ends > sequences_) return;  // reading says what is wrong
+    index_.expect(bounds + 8 * first, bounds + 8 * (end + 1));
+    index_.expect(kLengths + 4 * begins, kLengths + 4 * ends);
+    index_.expect(places + 8 * begins, places + 8 * ends);
+    const auto last = index_.number<int64_t>(places + 8 * (ends - 1));
+    const int64_t size = int64_t{index_.number<int32_t>(kLengths + 4 * (ends - 1))} * token_bytes_;
+    tokens_.expect(index_.number<int64_t>(places + 8 * begins), last + size);
+  }
 
  private:
   static constexpr int64_t kLengths = 34;
@@ -140,11 +163,9 @@ class MegatronIndex : public DocumentIndex {
   int64_t documents_ = 0;
 };
 
-class TokenFormat : public SourceFormat {
+class TokenFormat : public IndexedFormat {
  public:
-  bool is_indexed() const override { return true; }
   bool has_only_tokens() const override { return true; }
-  bool is_place(const SourceFile&, const Anchor&) const override { return false; }  // readers skip from the beginning
 };
 
 class MegatronFiles : public TokenFormat {
@@ -153,9 +174,10 @@ class MegatronFiles : public TokenFormat {
   bool has_name(std::string_view name) const override { return name.ends_with(".idx"); }
   bool has_content(std::string_view head) const override { return head.starts_with(kMegatronMagic); }
   std::optional<fs::path> companion(const fs::path& path) const override { return megatron_tokens(path); }
-  std::unique_ptr<BlockReader> open(const SourceFile& file, const Anchor& start,
-                                    const ReadOptions& options) const override {
-    return read_documents(std::make_unique<MegatronIndex>(file.path), start, options);
+
+ protected:
+  std::unique_ptr<DocumentIndex> index_of(const SourceFile& file, const ReadOptions& options) const override {
+    return std::make_unique<MegatronIndex>(file.path, largest_window(options));
   }
 };
 
@@ -164,9 +186,10 @@ class DatatroveFiles : public TokenFormat {
   std::string_view name() const override { return "tokens of datatrove"; }
   bool has_name(std::string_view name) const override { return name.ends_with(".ds"); }
   std::optional<fs::path> companion(const fs::path& path) const override { return path.string() + ".index"; }
-  std::unique_ptr<BlockReader> open(const SourceFile& file, const Anchor& start,
-                                    const ReadOptions& options) const override {
-    return read_documents(std::make_unique<DatatroveIndex>(file.path), start, options);
+
+ protected:
+  std::unique_ptr<DocumentIndex> index_of(const SourceFile& file, const ReadOptions& options) const override {
+    return std::make_unique<DatatroveIndex>(file.path, largest_window(options));
   }
 };
 
@@ -186,8 +209,8 @@ std::unique_ptr<DocumentIndex> open_numpy(std::unique_ptr<FileBytes> file) {
   return std::make_unique<ArrayIndex>(std::move(file), begin, tokens, width);
 }
 
-std::unique_ptr<DocumentIndex> open_array(const fs::path& path, const std::string& dtype) {
-  auto file = std::make_unique<FileBytes>(path);
+std::unique_ptr<DocumentIndex> open_array(const fs::path& path, const ReadOptions& options) {
+  auto file = std::make_unique<FileBytes>(path, Compression::kNone, largest_window(options));
   const std::string head = file->text(0, std::min<int64_t>(file->size(), 16));
   if (head.starts_with(kNumpyMagic) && head.size() >= 12) return open_numpy(std::move(file));
   const int32_t magic = head.size() >= 12 ? file->number<int32_t>(0) : 0;
@@ -199,7 +222,7 @@ std::unique_ptr<DocumentIndex> open_array(const fs::path& path, const std::strin
                                file->size()));
     return std::make_unique<ArrayIndex>(std::move(file), kLlmcHeader, tokens, width);
   }
-  const int64_t width = bytes_of_dtype(dtype);
+  const int64_t width = bytes_of_dtype(options.token_dtype);
   if (file->size() % width != 0)
     throw Error(
         fmt::format("Data file {} has {} bytes, which is no multiple of the {} bytes of a token. Set "
@@ -219,9 +242,10 @@ class TokenArrays : public TokenFormat {
     }
     return head.starts_with(kNumpyMagic);
   }
-  std::unique_ptr<BlockReader> open(const SourceFile& file, const Anchor& start,
-                                    const ReadOptions& options) const override {
-    return read_documents(open_array(file.path, options.token_dtype), start, options);
+
+ protected:
+  std::unique_ptr<DocumentIndex> index_of(const SourceFile& file, const ReadOptions& options) const override {
+    return open_array(file.path, options);
   }
 };
 

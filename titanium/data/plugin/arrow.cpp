@@ -7,8 +7,12 @@
 #include <parquet/file_reader.h>
 #include <parquet/schema.h>
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -18,8 +22,9 @@
 
 namespace {
 
-constexpr int64_t kRowsAtOnce = 1024;
-constexpr int64_t kReadBytes = int64_t{1} << 20;
+constexpr int64_t kFewestRows = 16, kRowsAtOnce = 1024;
+constexpr int64_t kBytesAtOnce = int64_t{1} << 19;  // about, of rows that are decoded
+constexpr int64_t kReadBytes = int64_t{256} << 10;
 
 [[noreturn]] void fail(const std::string& message) { throw std::runtime_error(message); }
 
@@ -182,6 +187,7 @@ class File {
   virtual ~File() = default;
   virtual int64_t groups() const = 0;
   virtual int64_t rows(int64_t group) const = 0;
+  virtual int64_t bytes(int64_t /*group*/) const { return -1; }
   virtual bool enter(int64_t group) = 0;
 
   // False at the end of the group.
@@ -263,6 +269,45 @@ class ProgramFile : public arrow::io::RandomAccessFile {
   bool closed_ = false;
 };
 
+// When a file of this machine was last written; empty for others.
+std::string time_of_change(const std::string& path) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(path, error);
+  return error ? "" : std::to_string(time.time_since_epoch().count());
+}
+
+// The footers that were used last: a reader that goes from one part of a file to another, and readers of other parts of
+// it, need not read and parse it again.
+class Footers {
+ public:
+  static Footers& all() {
+    static Footers footers;
+    return footers;
+  }
+
+  std::shared_ptr<parquet::FileMetaData> find(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found =
+        std::find_if(known_.begin(), known_.end(), [&](const auto& entry) { return entry.first == key; });
+    if (found == known_.end()) return nullptr;
+    known_.splice(known_.begin(), known_, found);
+    return found->second;
+  }
+
+  void keep(const std::string& key, std::shared_ptr<parquet::FileMetaData> footer) {
+    if (find(key) != nullptr) return;
+    const std::lock_guard lock(mutex_);
+    known_.emplace_front(key, std::move(footer));
+    if (known_.size() > kMost) known_.pop_back();
+  }
+
+ private:
+  static constexpr size_t kMost = 16;
+
+  std::mutex mutex_;
+  std::list<std::pair<std::string, std::shared_ptr<parquet::FileMetaData>>> known_;
+};
+
 class ParquetFile : public File {
  public:
   // Without `file`, which is there for bytes of the program, the file at `path` is opened.
@@ -271,19 +316,30 @@ class ParquetFile : public File {
     parquet::ReaderProperties properties = parquet::default_reader_properties();
     properties.enable_buffered_stream();
     properties.set_buffer_size(kReadBytes);
+    properties.set_page_checksum_verification(true);  // of pages that have one
+    std::shared_ptr<arrow::io::RandomAccessFile> bytes = file_;
+    if (!bytes) bytes = value_of(arrow::io::ReadableFile::Open(path));
+    const std::string key = path + ":" + std::to_string(value_of(bytes->GetSize())) + ":" + time_of_change(path);
     parquet::arrow::FileReaderBuilder builder;
-    check(file_ ? builder.Open(file_, properties) : builder.OpenFile(path, /*memory_map=*/false, properties));
+    check(builder.Open(bytes, properties, Footers::all().find(key)));
     parquet::ArrowReaderProperties reading(/*use_threads=*/false);
-    reading.set_batch_size(kRowsAtOnce);
     reading.set_pre_buffer(false);
     builder.properties(reading);
     reader_ = value_of(builder.Build());
+    Footers::all().keep(key, reader_->parquet_reader()->metadata());
     choose_leaves();
+    reader_->set_batch_size(rows_at_once());
   }
 
   int64_t groups() const override { return reader_->num_row_groups(); }
   int64_t rows(int64_t group) const override {
     return reader_->parquet_reader()->metadata()->RowGroup(static_cast<int>(group))->num_rows();
+  }
+  int64_t bytes(int64_t group) const override {
+    int64_t sum = 0;
+    const auto metadata = reader_->parquet_reader()->metadata()->RowGroup(static_cast<int>(group));
+    for (const int leaf : leaves_) sum += std::max<int64_t>(metadata->ColumnChunk(leaf)->total_compressed_size(), 0);
+    return sum;
   }
   bool enter(int64_t group) override {
     forget();
@@ -298,6 +354,16 @@ class ParquetFile : public File {
     std::shared_ptr<arrow::RecordBatch> batch;
     check(batches_->ReadNext(&batch));
     return batch;
+  }
+
+  // As many as take about kBytesAtOnce in the first group.
+  int64_t rows_at_once() const {
+    if (groups() == 0) return kRowsAtOnce;
+    const auto group = reader_->parquet_reader()->metadata()->RowGroup(0);
+    int64_t bytes = 0;
+    for (const int leaf : leaves_) bytes += std::max<int64_t>(group->ColumnChunk(leaf)->total_uncompressed_size(), 0);
+    const int64_t of_a_row = std::max<int64_t>(bytes / std::max<int64_t>(group->num_rows(), 1), 1);
+    return std::clamp(kBytesAtOnce / of_a_row, kFewestRows, kRowsAtOnce);
   }
 
   // Parquet stores leaves: "meta.text" is one, a list has its own below the column.
@@ -391,6 +457,7 @@ std::unique_ptr<File> open_file(const std::string& path, const TitaniumBytes* by
   std::shared_ptr<arrow::io::RandomAccessFile> file = remote;
   if (!file) file = value_of(arrow::io::MemoryMappedFile::Open(path, arrow::io::FileMode::READ));
   char magic[6] = {};
+  if (remote) remote->expect(0, sizeof(magic));  // what follows may not be wanted
   value_of(file->ReadAt(0, sizeof(magic), magic));
   if (std::memcmp(magic, "PAR1", 4) == 0) return std::make_unique<ParquetFile>(path, remote, column);
   if (std::memcmp(magic, "ARROW1", 6) == 0) return std::make_unique<ArrowFile>(file, column);
@@ -425,6 +492,11 @@ constexpr TitaniumArrow kFunctions = {
     .close = [](void* file) { delete static_cast<File*>(file); },
     .groups = [](void* file) { return file_of(file).groups(); },
     .rows = [](void* file, int64_t group) { return file_of(file).rows(group); },
+    .bytes =
+        [](void* file, int64_t group) {
+          char error[8];
+          return guarded<int64_t>(-1, error, sizeof(error), [&] { return file_of(file).bytes(group); });
+        },
     .enter =
         [](void* file, int64_t group, char* error, size_t error_size) {
           return guarded<int32_t>(-1, error, error_size, [&] { return file_of(file).enter(group) ? 1 : 0; });

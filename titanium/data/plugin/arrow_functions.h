@@ -21,7 +21,7 @@ struct TitaniumBytes {
   int64_t size;
   // Fills `out` with bytes that are inside the file. 0: done, -1: not, and the program remembers why.
   int32_t (*read)(void* source, int64_t offset, int64_t size, char* out);
-  // Bytes [begin, end) will be read next, and those behind them will not be.
+  // Bytes [begin, end) will be read next, and those after them will not be.
   void (*expect)(void* source, int64_t begin, int64_t end);
 };
 
@@ -35,6 +35,8 @@ struct TitaniumArrow {
   int64_t (*groups)(void* file);
   // Rows of a group; -1: not known until it is read.
   int64_t (*rows)(void* file, int64_t group);
+  // Bytes that the column takes in a group; -1: not known.
+  int64_t (*bytes)(void* file, int64_t group);
   // Makes `next` begin with a group. 1: done, 0: there is no such group, -1: `error` says why.
   int32_t (*enter)(void* file, int64_t group, char* error, size_t error_size);
   // 1: rows, 0: the group has no more, -1: `error` says why.
@@ -45,4 +47,4 @@ struct TitaniumArrow {
 typedef const TitaniumArrow* (*TitaniumArrowEntry)();
 }
 
-inline constexpr int32_t kTitaniumArrowVersion = 2;
+inline constexpr int32_t kTitaniumArrowVersion = 3;

@@ -13,7 +13,8 @@ namespace {
 struct Place {
   models::LanguageModel& model;
   ops::SequenceShare share;
-  int64_t tensor_ranks;  // that divide the rows of hidden states
+  int64_t tensor_ranks;    // that divide the rows of hidden states
+  bool restart_positions;  // at each document
   Device device;
 };
 
@@ -27,7 +28,8 @@ void check_vocabulary(const data::Batch& batch, int64_t vocabulary) {
 
 class TextMicroBatch : public MicroBatch {
  public:
-  // Copies this rank's share of each sequence, and that of the documents if the model attends inside them.
+  // Copies this rank's share of each sequence, of the positions if they start again with each document, and of the
+  // documents if the model attends inside them.
   TextMicroBatch(const data::Batch& batch, const Place& place) : place_(place) {
     check_vocabulary(batch, place.model.vocabulary());
     const auto share_to_device = [&](std::span<const int64_t> tokens) {
@@ -36,6 +38,7 @@ class TextMicroBatch : public MicroBatch {
     };
     inputs_.tokens_BS = share_to_device(batch.inputs);
     labels_BS_ = share_to_device(batch.labels);
+    if (place.restart_positions) inputs_.positions_BS = share_to_device(data::positions_in_documents(batch));
     if (place.model.attends_inside_documents()) {
       inputs_.documents =
           ops::make_documents(batch.document_starts, batch.batch, batch.seq_len, place.device, place.share);
@@ -110,7 +113,8 @@ class TextTask : public Task {
       : config_(context.config),
         tokenizer_(load_tokenizer(context.config)),
         reader_{context.mesh.rank("batch"), context.mesh.size("batch")},
-        place_{as_language_model(context.model), context.share, context.mesh.size("tp"), context.device} {}
+        place_{as_language_model(context.model), context.share, context.mesh.size("tp"),
+               context.config.training.positions == "document", context.device} {}
 
   std::unique_ptr<BatchSource> training_data() const override {
     return std::make_unique<TextSource>(build_loader(config_.training, tokenizer_, reader_), place_);
@@ -140,8 +144,12 @@ std::unique_ptr<Task> make_text_task(const TaskContext& context) { return std::m
 TaskSpec text_task() {
   return {.name = "text",
           .make = make_text_task,
+          .training_corpora =
+              [](const JobConfig& config, int64_t readers) {
+                return training_corpora(config.training, {.rank = 0, .ranks = readers}, data::DatasetKind::kTexts);
+              },
           .check_files = check_text_files,
-          .tokens_of_sample = [](const JobConfig& config) { return config.training.seq_len; }};
+          .tokens_of_sample = [](const JobConfig& config, const models::Model&) { return config.training.seq_len; }};
 }
 
 }  // namespace titanium::train
