@@ -133,7 +133,7 @@ void PreTokenizer::run(size_t index, std::string_view text, bool is_first, WordS
   } else if (!stage.cut_mark.empty()) {
     const std::string_view mark = stage.cut_mark;
     size_t begin = 0;
-    for (size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + mark.size())) {
+    for (size_t at = text.find(mark); at != std::string_view::npos; at = text.find(mark, at + mark.size())) {
       if (at == 0 || text.substr(0, at).ends_with(mark)) continue;
       pass_on(begin, at);
       begin = at;

@@ -51,7 +51,7 @@ class Reader {
     std::memcpy(&size, take(sizeof size).data(), sizeof size);
     const std::string_view content = take(size);
     array.resize(size / sizeof(array[0]));
-    std::memcpy(array.data(), content.data(), size);
+    std::memcpy(array.data(), content.data(), content.size());
   }
 
   std::string_view take(uint64_t size) {

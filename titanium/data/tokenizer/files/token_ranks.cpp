@@ -69,7 +69,7 @@ Names gpt_oss_specials() {
                  "<|constrain|>",   "<|reserved_200004|>", "<|channel|>",         "<|start|>",           "<|end|>",
                  "<|message|>",     "<|reserved_200009|>", "<|reserved_200010|>", "<|reserved_200011|>", "<|call|>"};
   append_numbered(names, "<|reserved_{}|>", 200013, 5);
-  names.push_back("<|endofprompt|>");
+  names.emplace_back("<|endofprompt|>");
   append_numbered(names, "<|reserved_{}|>", 200019, 201088 - 200019);
   return names;
 }
@@ -109,13 +109,13 @@ std::vector<RankedToken> parse_ranks(std::string_view content) {
     ++line_number;
     const size_t end = content.find('\n');
     std::string_view line = content.substr(0, end);
-    content.remove_prefix(end == content.npos ? content.size() : end + 1);
+    content.remove_prefix(end == std::string_view::npos ? content.size() : end + 1);
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     const size_t space = line.find(' ');
     auto bytes = from_base64(line.substr(0, space));
     uint32_t rank = 0;
-    const std::string_view number = space == line.npos ? "" : line.substr(space + 1);
+    const std::string_view number = space == std::string_view::npos ? "" : line.substr(space + 1);
     const auto parsed = std::from_chars(number.data(), number.data() + number.size(), rank);
     TI_CHECK(bytes && !bytes->empty() && !number.empty() && parsed.ec == std::errc() && rank <= 1u << 30 &&
                  parsed.ptr == number.data() + number.size(),
