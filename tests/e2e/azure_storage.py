@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 import azure_server
+import role_server
 
 TITANIUM = os.environ["TITANIUM"]
 DRIVER = os.path.join(os.environ["TITANIUM_BUILD"], "object_stores_driver")
@@ -35,7 +36,7 @@ class AzureStorage(unittest.TestCase):
     def read(self, path, code=0, **environment):
         run = subprocess.run([DRIVER, path], capture_output=True, text=True, env={**self.clean, **environment}, timeout=100)
         self.assertEqual(run.returncode, code, run.stderr)
-        for secret in (azure_server.KEY, "c2ln", "SharedKey"):
+        for secret in (azure_server.KEY, "c2ln", "SharedKey", azure_server.TOKEN):
             self.assertNotIn(secret, run.stdout + run.stderr)
         return run.stderr.strip() if code else {line.rsplit(" ", 2)[0]: line.rsplit(" ", 1)[1] for line in run.stdout.splitlines()}
 
@@ -46,6 +47,15 @@ class AzureStorage(unittest.TestCase):
             self.assertEqual(self.read("az://corpus/texts", **environment), DATA)
             self.assertEqual(self.server.busy, 0)
         self.assertEqual(self.read("az://corpus/texts/sub/ü.txt", AZURE_STORAGE_KEY=azure_server.KEY), {"ü.txt": DATA["sub/ü.txt"]})
+
+    def test_the_identity_of_the_machine_gives_the_bytes(self):
+        with role_server.RoleServer(token=azure_server.TOKEN) as role:
+            identity = dict(AZURE_STORAGE_AUTH_MODE="login", AZURE_POD_IDENTITY_AUTHORITY_HOST=role.url)
+            self.assertEqual(self.read("az://corpus/texts", **identity), DATA)
+            self.assertEqual(len(role.requests), 1)
+        with role_server.RoleServer(token=azure_server.TOKEN + "x") as role:
+            sentence = "az://corpus/texts: access is denied. Check the key or token of the storage account, and its permissions."
+            self.assertEqual(self.read("az://corpus/texts", code=1, **{**identity, "AZURE_POD_IDENTITY_AUTHORITY_HOST": role.url}), sentence)
 
     def test_tokenizers_are_read_too(self):
         run = lambda path: subprocess.run([TITANIUM, "tokenize", "--tokenizer", path], input="hello world\n", capture_output=True, text=True, env={**self.clean, "AZURE_STORAGE_KEY": azure_server.KEY})

@@ -6,85 +6,17 @@ import json
 import os
 import pathlib
 import random
-import struct
 import subprocess
-import tarfile
 import unittest
 
 import numpy
 import pyarrow
-import pyarrow.ipc
 import pyarrow.parquet
 import s3_case
+from data_format_files import ALL_TOKENS, DOCUMENTS, FORMATS
 
 TITANIUM = os.environ["TITANIUM"]
 DRIVER = os.path.join(os.environ["TITANIUM_BUILD"], "data_formats_driver")
-RNG = random.Random(11)
-DOCUMENTS = [f"document {i} " + "wörd " * RNG.randrange(0, 200 if i % 9 else 2000) for i in range(1500)]
-TOKENS = [numpy.array([RNG.randrange(1, 250) for _ in range(RNG.randrange(1, 900))], dtype=numpy.uint16) for _ in range(700)]
-ALL_TOKENS = numpy.concatenate(TOKENS)
-
-
-def parquet():
-    noise = [RNG.randbytes(3000) for _ in DOCUMENTS]  # a column that nobody wants, 4.5 MB that do not compress
-    out = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table({"noise": noise, "text": DOCUMENTS, "more": noise}), out, row_group_size=300)
-    return out.getvalue()
-
-
-def arrow(new):
-    out = io.BytesIO()
-    table = pyarrow.table({"text": DOCUMENTS, "n": range(len(DOCUMENTS))})
-    with new(out, table.schema) as writer:
-        writer.write_table(table, max_chunksize=400)
-    return out.getvalue()
-
-
-def megatron_index():
-    lengths = numpy.array([len(tokens) for tokens in TOKENS], dtype=numpy.int32)
-    places = numpy.concatenate([[0], numpy.cumsum(lengths[:-1].astype(numpy.int64)) * 2])
-    header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(TOKENS), len(TOKENS) + 1)
-    return header + lengths.tobytes() + places.astype(numpy.int64).tobytes() + numpy.arange(len(TOKENS) + 1, dtype=numpy.int64).tobytes()
-
-
-def mds():
-    samples = [struct.pack("<I", len(text.encode())) + text.encode() for text in DOCUMENTS]
-    columns = json.dumps({"column_names": ["text"], "column_encodings": ["str"], "column_sizes": [None]}).encode()
-    first = 4 + 4 * (len(samples) + 1) + len(columns)
-    ends = numpy.cumsum([first] + [len(sample) for sample in samples]).astype(numpy.uint32)
-    return struct.pack("<I", len(samples)) + ends.tobytes() + columns + b"".join(samples)
-
-
-def tar():
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        for i, text in enumerate(DOCUMENTS):
-            member = tarfile.TarInfo(f"{i:06}.txt")
-            member.size = len(text.encode())
-            archive.addfile(member, io.BytesIO(text.encode()))
-    return out.getvalue()
-
-
-def numpy_file():
-    out = io.BytesIO()
-    numpy.save(out, ALL_TOKENS)
-    return out.getvalue()
-
-
-LLMC = numpy.zeros(256, dtype=numpy.int32)
-LLMC[:3] = [20240520, 1, len(ALL_TOKENS)]
-FORMATS = {
-    "parquet": {"a.parquet": parquet()},
-    "stream": {"a.arrow": arrow(pyarrow.ipc.new_stream), "state.json": b"{}"},
-    "file": {"a.arrow": arrow(pyarrow.ipc.new_file)},
-    "megatron": {"a.idx": megatron_index(), "a.bin": ALL_TOKENS.tobytes()},
-    "datatrove": {"a.ds": ALL_TOKENS.tobytes(), "a.ds.index": numpy.cumsum([len(tokens) for tokens in TOKENS]).astype(numpy.uint64).tobytes()},
-    "numpy": {"a.npy": numpy_file()},
-    "llmc": {"a.bin": LLMC.tobytes() + ALL_TOKENS.tobytes()},
-    "mds": {"index.json": b"{}", "a.mds": mds(), "sub/b.mds.gz": gzip.compress(mds())},
-    "tar": {"a.tar": tar()},
-    "lines": {"a.jsonl": "".join(json.dumps({"text": text}) + "\n" for text in DOCUMENTS).encode(), ".cache/b.jsonl": b"no"},
-}
 
 
 class ObjectFormats(s3_case.S3Case):
@@ -116,6 +48,18 @@ class ObjectFormats(s3_case.S3Case):
                 self.assertEqual(self.samples(f"s3://corpus/{format}"), expected)
                 self.assertEqual(self.proxy.faults, [])
 
+    # Without TLS only what a format has checksums for can be found, for gzip at its end.
+    def test_changed_bytes_of_formats_with_checksums_are_found(self):
+        table = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.table({"text": DOCUMENTS}), table, write_page_checksum=True)
+        self.server.put("corpus", "checked/parquet/a.parquet", table.getvalue())
+        for path, good in (("s3://corpus/checked/parquet", 4), ("s3://corpus/gzip", 1), ("s3://corpus/tar_gz", 1)):
+            self.proxy.faults = []
+            self.share(path, 0, 1, 0)
+            self.proxy.faults = [None] * good + ["wrong bytes"] * 20
+            run = subprocess.run([DRIVER, "share", path, "text", "0", "1", "0"], capture_output=True, text=True, env=self.environment(), timeout=100)
+            self.assertEqual((run.returncode, path in run.stderr, run.stderr.count("\n")), (1, True, 1), run.stderr)
+
     def test_files_are_named_by_themselves_too(self):
         for name in ("megatron/a.idx", "datatrove/a.ds"):
             self.assertEqual(self.samples(f"s3://corpus/{name}"), self.samples(self.local / name), name)
@@ -133,12 +77,45 @@ class ObjectFormats(s3_case.S3Case):
         self.assertLess(self.bytes_asked_for("a.parquet"), wanted + 400_000)  # the beginning and the footer, in windows
         self.assertLess(wanted + 400_000, len(FORMATS["parquet"]["a.parquet"]) / 2)
 
+    def share(self, path, rank, ranks, block_bytes):
+        self.proxy.requests.clear()
+        run = subprocess.run([DRIVER, "share", path, "text", str(rank), str(ranks), str(block_bytes)], capture_output=True, text=True, env=self.environment(), timeout=100)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        samples, lanes = map(int, run.stdout.split())
+        return samples, lanes, self.bytes_asked_for("")
+
+    def test_by_blocks_a_reader_asks_for_its_share_and_not_for_the_rest(self):
+        rng = random.Random(11)
+        text = "".join(json.dumps({"text": rng.randbytes(1500).hex()}) + "\n" for _ in range(4000))  # 12 MB
+        tokens = numpy.random.default_rng(3).integers(1, 250, 6_000_000, dtype=numpy.uint16)
+        table = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.table({"text": [json.loads(line)["text"] for line in text.splitlines()]}), table, row_group_size=50, compression="none")
+        sets = {
+            "lines": {"a.jsonl": text[:len(text) // 2].encode(), "b.jsonl": text[len(text) // 2:].encode()},
+            "zipped": {f"{i:02}.jsonl.gz": gzip.compress("\n".join(text.splitlines()[i * 100:i * 100 + 100]).encode()) for i in range(40)},
+            "tokens": {"a.ds": tokens.tobytes(), "a.ds.index": numpy.arange(100, 6_000_001, 100).astype(numpy.uint64).tobytes()},
+            "columns": {"a.parquet": table.getvalue()},
+        }
+        for name, files in sets.items():
+            for file, content in files.items():
+                self.server.put("corpus", f"shares/{name}/{file}", content)
+            size = sum(map(len, files.values()))
+            samples, lanes, asked = self.share(f"s3://corpus/shares/{name}", 1, 4, 0)
+            if name != "tokens":
+                self.assertGreater(asked, 0.99 * size, name)
+            for ranks in (1, 4):
+                found, lanes, asked = self.share(f"s3://corpus/shares/{name}", 1 % ranks, ranks, 1 << 18)
+                self.assertGreaterEqual(lanes, 4, name)
+                self.assertLess(abs(found * ranks / (samples * 4) - 1), 0.15, name)
+                # Beside the share: the first records, which tell whether there are enough, footers, and lines that end behind their block.
+                self.assertLess(asked, size / ranks + 0.2 * size, (name, ranks, size))
+
     def test_missing_companions_and_damage_have_their_sentences(self):
         self.server.put("corpus", "alone/a.ds", ALL_TOKENS.tobytes())
         self.assertIn("Data file s3://corpus/alone/a.ds needs a.ds.index beside it, which cannot be read: s3://corpus/alone/a.ds.index does not exist. Check the path.", self.inspect("s3://corpus/alone", code=1))
         self.server.put("corpus", "cut/a.parquet", FORMATS["parquet"]["a.parquet"][:-1000])
         self.assertIn("Data file s3://corpus/cut/a.parquet cannot be read as Parquet: ", self.inspect("s3://corpus/cut", code=1))
-        self.server.put("corpus", "cut2/a.idx", megatron_index()[:-8])
+        self.server.put("corpus", "cut2/a.idx", FORMATS["megatron"]["a.idx"][:-8])
         self.server.put("corpus", "cut2/a.bin", ALL_TOKENS.tobytes())
         self.assertIn("which do not fit 700 sequences and 701 bounds of documents", self.inspect("s3://corpus/cut2/a.idx", code=1))
 

@@ -10,9 +10,11 @@ import threading
 import time
 import unittest
 
+import flipped_bytes
 import hub_server
 import numpy
 import paged_bucket
+import role_server
 import s3_case
 import s3_server
 import safetensors.numpy
@@ -80,11 +82,54 @@ class ObjectStores(s3_case.S3Case):
         (self.home / ".aws/credentials").write_text(f"[default]\naws_access_key_id = wrong\n[work]\naws_access_key_id = {s3_server.KEY}\naws_secret_access_key={s3_server.SECRET}\n")
         self.assertEqual(self.read("s3://corpus/texts", key="", AWS_PROFILE="work"), DATA)
         self.assertIn("AWS_PROFILE = play is not a section of", self.read("s3://corpus/texts", key="", AWS_PROFILE="play", code=1))
+        (self.home / ".aws/config").write_text(f"[profile keys]\naws_access_key_id = {s3_server.KEY}\naws_secret_access_key={s3_server.SECRET}\nregion = us-east-1\n[profile sso]\nsso_session = x\n")
+        self.assertEqual(self.read("s3://corpus/texts", key="", AWS_PROFILE="keys"), DATA)
+        self.assertIn('AWS_PROFILE = sso has no aws_access_key_id in ', self.read("s3://corpus/texts", key="", AWS_PROFILE="sso", code=1))
+
+    def test_credentials_come_from_the_roles_of_machines_containers_and_pods(self):
+        (self.home / "token").write_text("pod token")
+        with role_server.RoleServer(s3_server.KEY, s3_server.SECRET) as role:
+            machine = dict(AWS_EC2_METADATA_DISABLED="", AWS_EC2_METADATA_SERVICE_ENDPOINT=role.url + "/", http_proxy="http://127.0.0.1:1", no_proxy=self.proxy.host.split(":")[0])
+            container = dict(AWS_CONTAINER_CREDENTIALS_FULL_URI=role.url + "/container", AWS_CONTAINER_AUTHORIZATION_TOKEN="container token")
+            pod = dict(AWS_WEB_IDENTITY_TOKEN_FILE=str(self.home / "token"), AWS_ROLE_ARN="arn:aws:iam::1:role/r+s", AWS_ENDPOINT_URL_STS=role.url)
+            for environment in (machine, container, pod):
+                role.busy = 2
+                self.assertEqual(self.read("s3://corpus/texts", key="", **environment), DATA)
+                self.assertEqual(role.busy, 0)
+            role.requests.clear()
+            self.assertEqual(self.read("s3://corpus/texts", **machine), DATA)  # keys of the environment come first
+            self.assertEqual(role.requests, [])
+            self.assertIn("Credentials of this container are refused by", self.read("s3://corpus/texts", key="", code=1, **{**container, "AWS_CONTAINER_AUTHORIZATION_TOKEN": "other"}))
+            self.assertIn("AWS_CONTAINER_CREDENTIALS_FULL_URI = http://example.org/x is neither HTTPS nor a server of this machine.", self.read("s3://corpus/texts", key="", code=1, AWS_CONTAINER_CREDENTIALS_FULL_URI="http://example.org/x"))
+        nobody = dict(AWS_EC2_METADATA_DISABLED="", AWS_EC2_METADATA_SERVICE_ENDPOINT="http://127.0.0.1:1")
+        self.assertIn("access is denied without credentials", self.read("s3://corpus/texts", key="", code=1, **nobody))
+
+    def test_credentials_of_a_role_are_renewed_before_they_expire(self):
+        with role_server.RoleServer(s3_server.KEY, s3_server.SECRET, seconds=4) as role:
+            self.proxy.faults = [503] * 5  # pauses of 3 to 6 s together
+            machine = dict(AWS_EC2_METADATA_DISABLED="", AWS_EC2_METADATA_SERVICE_ENDPOINT=role.url)
+            self.assertEqual(self.read("s3://corpus/texts/a.jsonl", key="", **machine), {"a.jsonl": DATA["a.jsonl"]})
+            self.assertGreater(role.requests.count(("PUT", "/latest/api/token")), 1)
+            self.assertLess(len(role.requests), 16)  # and not for every request
+
+    # What TLS protects arrives as it was sent, or is asked for again.
+    def test_bytes_that_change_on_the_way_are_found_and_read_again(self):
+        certificate = self.home / "certificate.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", certificate, "-out", self.home / "public.pem"], check=True, capture_output=True)
+        certificate.write_bytes(certificate.read_bytes() + (self.home / "public.pem").read_bytes())
+        secure = s3_server.FaultyProxy(self.server.host, certificate)
+        self.addCleanup(secure.stop)
+        relay = flipped_bytes.FlippedBytes(secure.host, 1_000_000, 3)
+        self.addCleanup(relay.stop)
+        environment = dict(AWS_ENDPOINT_URL_S3=f"https://{relay.host}", SSL_CERT_FILE=str(self.home / "public.pem"))
+        self.assertEqual(self.read("s3://corpus/texts", **environment), DATA)
+        self.assertEqual(relay.left, 0)
 
     def test_mistakes_have_their_sentences(self):
         for path, options, sentence in (
             ("s3://corpus/texts", dict(secret="wrong"), "s3://corpus/texts: access is denied: the key or its secret is wrong. Check the credentials and the bucket's permissions."),
-            ("s3://corpus/texts", dict(key=s3_server.READER_KEY, secret=s3_server.READER_SECRET), "s3://corpus/texts: access is denied"),
+            ("s3://corpus/texts", dict(key=s3_server.READER_KEY, secret=s3_server.READER_SECRET), "s3://corpus/texts: access is denied. Check the credentials and the bucket's permissions."),
+            ("s3://corpus/texts/a.jsonl", dict(key=s3_server.READER_KEY, secret=s3_server.READER_SECRET), "s3://corpus/texts/a.jsonl: access is denied. Check the credentials and the bucket's permissions."),
             ("s3://corpus/texts", dict(key=""), "s3://corpus/texts: access is denied without credentials. Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."),
             ("s3://nowhere/texts", {}, "s3://nowhere/texts: there is no bucket nowhere. Check its name and the region."),
             ("s3://corpus/empty", {}, "Data path s3://corpus/empty has no data files."),
@@ -92,6 +137,8 @@ class ObjectStores(s3_case.S3Case):
         ):
             with self.subTest(sentence):
                 self.assertIn(sentence, self.read(path, code=1, **options))
+        allowed = self.read("s3://corpus/texts/sub", key=s3_server.READER_KEY, secret=s3_server.READER_SECRET)  # the prefix that this key may read
+        self.assertEqual(set(allowed.values()), {DATA[name] for name in DATA if name.startswith("sub/")})
 
     def test_the_token_of_google_is_sent_and_told_to_nobody(self):
         token = "ya29.secret-token"
@@ -100,6 +147,8 @@ class ObjectStores(s3_case.S3Case):
             self.assertEqual(self.read("gs://b/t", CLOUDSDK_AUTH_ACCESS_TOKEN=token, **google), {"c.txt": DATA["sub/c.txt"]})
             self.assertEqual(self.read("gs://b/t", CLOUDSDK_AUTH_ACCESS_TOKEN=token + "x", code=1, **google), "gs://b/t: access is denied. Check the credentials and the bucket's permissions.")
             self.assertIn("gs://b/t: access is denied without credentials. Check GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY, or CLOUDSDK_AUTH_ACCESS_TOKEN.", self.read("gs://b/t", code=1, **google))
+            with role_server.RoleServer(token=token) as role:
+                self.assertEqual(self.read("gs://b/t", NO_GCE_CHECK="", GCE_METADATA_HOST=role.host, **google), {"c.txt": DATA["sub/c.txt"]})
 
     def test_folders_of_long_lists_are_listed_at_the_same_time(self):
         names = [f"{folder}{i}.txt" for folder in ("t/", "t/a/", "t/a/b/", "t/c+d/", "t/z/", "t2/", "t/") for i in range(4)]
@@ -108,6 +157,16 @@ class ObjectStores(s3_case.S3Case):
             found = self.read("gs://b/t", key="", STORAGE_EMULATOR_HOST=bucket.host, CLOUDSDK_AUTH_ACCESS_TOKEN="token")
             self.assertEqual(found, {name: hashlib.sha256(f"t/{name}".encode()).hexdigest() for name in expected})
             self.assertLessEqual({"t/a/", "t/c+d/", "t/z/"}, {query["prefix"] for query in bucket.lists})
+
+    def test_long_lists_of_one_folder_are_shared_out(self):
+        names = [f"t/part-{i:04}.txt" for i in range(0, 3000, 25)] + ["t/part-1000", "t/part-1000x.txt", "t/q.txt", "t/A.txt", "t/zz/1.txt"]
+        with paged_bucket.PagedBucket({name: name.encode() for name in names}, "token") as bucket:
+            found = self.read("gs://b/t", key="", STORAGE_EMULATOR_HOST=bucket.host, CLOUDSDK_AUTH_ACCESS_TOKEN="token")
+            self.assertEqual(found, {name[2:]: hashlib.sha256(name.encode()).hexdigest() for name in names if name.endswith(".txt")})
+            begins = [query.get("start-after") for query in bucket.lists]
+            self.assertLessEqual({"t/part-1", "t/part-2"}, set(begins))
+            longest = max(begins.count(begin) for begin in set(begins) - {None})
+            self.assertLess(longest, 20)  # pages in a row, of 42
 
     def test_an_object_that_changes_is_not_mixed_with_what_it_was(self):
         self.server.put("corpus", "moving/a.jsonl", LINES)
@@ -173,6 +232,39 @@ class ObjectStores(s3_case.S3Case):
         with hub_server.Hub("acme/tiny", files, ["model.safetensors"]) as hub:
             self.assertEqual(generate("hf://acme/tiny", HF_ENDPOINT=hub.url), expected)
 
+    def losses(self, kind, *options):
+        """Of a run with a small model, and what it said."""
+        out = self.home / kind
+        command = [TITANIUM, "train", "--job.config_file", str(ROOT / "configs/llama3/debug_model.toml"), "--training.device=cpu", "--job.dump_folder", str(out), "--training.seq_len", "64", "--training.local_batch_size", "2", "--metrics.log_freq", "1", *options]
+        run = subprocess.run(command, capture_output=True, text=True, env=self.environment(), timeout=300)
+        self.assertEqual(run.returncode, 0, run.stdout[-2000:] + run.stderr)
+        (metrics,) = out.rglob("metrics.jsonl")
+        return [json.loads(line)["loss"] for line in metrics.read_text().splitlines()], run.stdout + run.stderr
+
+    def test_a_run_survives_ten_seconds_without_the_server(self):
+        local = self.home / "parts"
+        local.mkdir()
+        lines = LINES.splitlines(keepends=True)
+        for i in range(20):
+            (local / f"{i:02}.jsonl").write_bytes(b"".join(lines[i * 10 : i * 10 + 10]))
+            self.server.put("corpus", f"parts/{i:02}.jsonl", (local / f"{i:02}.jsonl").read_bytes())
+        options = ["--training.steps", "40", "--training.data_streams", "2", "--model.hf_assets_path", str(ROOT / "tests/assets/tokenizer")]
+        expected, _ = self.losses("disk", *options, "--training.dataset_path", str(local))
+        timers = []
+
+        def go_away(method, path):
+            if path.endswith("/03.jsonl") and not timers:
+                timers.append(threading.Timer(10, setattr, (self.proxy, "down", False)))
+                self.proxy.down = True
+                timers[0].start()
+
+        self.proxy.on_read = go_away
+        found, output = self.losses("s3", *options, "--training.dataset_path", "s3://corpus/parts")
+        self.assertEqual((len(timers), self.proxy.down), (1, False))
+        self.assertRegex(output, r"03\.jsonl: .*; trying again")
+        self.assertLess(output.index("step:  1 "), output.index("; trying again"))  # it was under way
+        self.assertEqual(found, expected)
+
     def test_training_from_a_bucket_gives_the_losses_of_the_disk(self):
         losses = {}
         local = self.home / "texts"
@@ -181,14 +273,8 @@ class ObjectStores(s3_case.S3Case):
             (local / name).write_bytes(FILES[name][:300_000].rsplit(b"\n", 1)[0] + b"\n")
             self.server.put("corpus", f"small/{name}", (local / name).read_bytes())
         for kind, path, assets in (("disk", str(local), str(ROOT / "tests/assets/tokenizer")), ("s3", "s3://corpus/small", "s3://corpus/tokenizer")):
-            out = self.home / kind
             self.proxy.faults = [None, 503, "reset", "short", "short"]
-            command = [TITANIUM, "train", "--job.config_file", str(ROOT / "configs/llama3/debug_model.toml"), "--training.device=cpu", "--job.dump_folder", str(out), "--training.dataset_path", path, "--model.hf_assets_path", assets]
-            command += ["--training.steps", "2", "--training.seq_len", "64", "--training.local_batch_size", "2", "--metrics.log_freq", "1"]
-            run = subprocess.run(command, capture_output=True, text=True, env=self.environment(), timeout=300)
-            self.assertEqual(run.returncode, 0, run.stdout[-2000:] + run.stderr)
-            (metrics,) = out.rglob("metrics.jsonl")
-            losses[kind] = [json.loads(line)["loss"] for line in metrics.read_text().splitlines()]
+            losses[kind], _ = self.losses(kind, "--training.dataset_path", path, "--model.hf_assets_path", assets, "--training.steps", "2")
         self.assertTrue(losses["disk"] and losses["disk"][0])
         self.assertEqual(losses["disk"], losses["s3"])
 

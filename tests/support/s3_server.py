@@ -8,8 +8,10 @@ import http.client
 import http.server
 import json
 import pathlib
+import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sysconfig
 import threading
@@ -17,7 +19,7 @@ import time
 import urllib.parse
 
 KEY, SECRET = "AKIATITANIUMTEST", "secret/secret+secret"
-READER_KEY, READER_SECRET = "AKIAREADERTEST", "readerreader"  # may only list and read the bucket `open`
+READER_KEY, READER_SECRET = "AKIAREADERTEST", "readerreader"  # may only list and read the bucket `open`, and `texts/sub` of the bucket `corpus`
 
 
 def weed():
@@ -32,12 +34,12 @@ def free_port():
         return s.getsockname()[1]
 
 
-def signed_headers(method, host, path, body=b"", key=KEY, secret=SECRET):
+def signed_headers(method, host, path, body=b"", key=KEY, secret=SECRET, query=""):
     """Amazon's signature, written down here a second time so that it checks ours."""
     now = datetime.datetime.now(datetime.timezone.utc)
     moment, date, payload = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d"), hashlib.sha256(body).hexdigest()
     headers = {"host": host, "x-amz-content-sha256": payload, "x-amz-date": moment}
-    canonical = "\n".join([method, urllib.parse.quote(path), "", *(f"{name}:{value}" for name, value in sorted(headers.items())), "", ";".join(sorted(headers)), payload])
+    canonical = "\n".join([method, urllib.parse.quote(path), query, *(f"{name}:{value}" for name, value in sorted(headers.items())), "", ";".join(sorted(headers)), payload])
     scope = f"{date}/us-east-1/s3/aws4_request"
     signing = f"AWS4{secret}".encode()
     for part in (date, "us-east-1", "s3", "aws4_request"):
@@ -54,7 +56,7 @@ class S3Server:
         self.host = f"127.0.0.1:{self.port}"
         identities = [
             {"name": "all", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin", "Read", "Write", "List"]},
-            {"name": "reader", "credentials": [{"accessKey": READER_KEY, "secretKey": READER_SECRET}], "actions": ["Read:open", "List:open"]},
+            {"name": "reader", "credentials": [{"accessKey": READER_KEY, "secretKey": READER_SECRET}], "actions": ["Read:open", "List:open", "Read:corpus/texts/sub*", "List:corpus/texts/sub*"]},
         ]
         config = self.folder / "s3.json"
         config.write_text(json.dumps({"identities": identities}))
@@ -76,19 +78,33 @@ class S3Server:
             time.sleep(0.3)
         raise RuntimeError("the S3 server does not answer: " + (self.folder / "weed.log").read_text(errors="replace")[-2000:])
 
-    def request(self, method, path, body=b""):
+    def answer(self, method, path, body=b"", query=""):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
-            connection.request(method, urllib.parse.quote(path), body, signed_headers(method, self.host, path, body))
+            target = urllib.parse.quote(path) + (f"?{query}" if query else "")
+            connection.request(method, target, body, signed_headers(method, self.host, path, body, query=query))
             response = connection.getresponse()
-            response.read()
-            return response.status
+            return response.status, response.read()
         finally:
             connection.close()
+
+    def request(self, method, path, body=b""):
+        return self.answer(method, path, body)[0]
 
     def put(self, bucket, key, content):
         self.request("PUT", f"/{bucket}")
         assert self.request("PUT", f"/{bucket}/{key}", content) == 200, key
+
+    def get(self, bucket, key):
+        status, content = self.answer("GET", f"/{bucket}/{key}")
+        assert status == 200, key
+        return content
+
+    def names(self, bucket, prefix):
+        """Of the objects below a prefix, without it."""
+        status, listed = self.answer("GET", f"/{bucket}", query=f"list-type=2&prefix={urllib.parse.quote(prefix, safe='')}")
+        assert status == 200, prefix
+        return {name.removeprefix(prefix) for name in re.findall(r"<Key>(.*?)</Key>", listed.decode())}
 
     def stop(self):
         self.process.kill()  # it takes 15 s to say good-bye, and nobody needs its files
@@ -98,13 +114,14 @@ class S3Server:
 
 class FaultyProxy:
     """Passes requests on to `target` (host:port). `faults` is a list that each GET takes one from: None, 503, "reset", "short", "stall",
-    "less" (a whole answer of fewer bytes than asked for) or "wrong range"; `write_faults` is the same for PUT, POST and DELETE: None, 503, "reset"
-    or "lost" (it is done, and the answer does not come). While `down` is set, connections are closed at once. `on_write` gets each of these requests."""
+    "less" (a whole answer of fewer bytes than asked for), "wrong range" or "wrong bytes"; `write_faults` is the same for PUT, POST and DELETE: None, 503, "reset"
+    or "lost" (it is done, and the answer does not come). While `down` is set, connections are closed at once. `on_write` gets each of these requests, `on_read` each GET and HEAD. With
+    `certificate`, a file with a key, it speaks HTTPS."""
 
-    def __init__(self, target):
+    def __init__(self, target, certificate=None):
         proxy = self
         self.target, self.faults, self.write_faults, self.down, self.requests = target, [], [], False, []
-        self.on_write = lambda method, path: None
+        self.on_write = self.on_read = lambda method, path: None
         self.lock = threading.Lock()
         self.released = threading.Event()  # ends answers that stall
 
@@ -150,6 +167,7 @@ class FaultyProxy:
                 with proxy.lock:
                     proxy.requests.append((self.command, self.path, self.headers.get("Range")))
                     fault = proxy.faults.pop(0) if self.command == "GET" and proxy.faults else None
+                proxy.on_read(self.command, self.path)
                 if proxy.down or fault == "reset":
                     self.close_connection = True
                     return
@@ -168,6 +186,8 @@ class FaultyProxy:
                     length = str(len(body))
                 if fault == "wrong range":
                     body = body[::-1]
+                if fault == "wrong bytes":
+                    body = body[: len(body) // 2] + bytes([body[len(body) // 2] ^ 1]) + body[len(body) // 2 + 1 :]
                 self.send_response(response.status)
                 for name, value in response.getheaders():
                     if name.lower() not in ("connection", "transfer-encoding", "content-length", "date", "server"):
@@ -188,6 +208,11 @@ class FaultyProxy:
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+            self.server.handle_error = lambda *_: None  # whoever gets wrong bytes says so and hangs up
         self.host = f"127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 

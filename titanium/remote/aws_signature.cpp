@@ -1,20 +1,16 @@
 #include "titanium/remote/aws_signature.h"
 
-#include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <utility>
 
 #include "titanium/remote/digest.h"
+#include "titanium/remote/environment.h"
 
 namespace titanium::remote {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 std::string trimmed(std::string text) {
   text.erase(0, text.find_first_not_of(" \t\r"));
@@ -34,7 +30,7 @@ Sections read_sections(const fs::path& path) {
     if (line.starts_with('[') && line.ends_with(']')) {
       section = trimmed(line.substr(1, line.size() - 2));
       sections[section];
-    } else if (const size_t equals = line.find('='); equals != line.npos && !line.starts_with('#')) {
+    } else if (const size_t equals = line.find('='); equals != std::string_view::npos && !line.starts_with('#')) {
       sections[section][trimmed(line.substr(0, equals))] = trimmed(line.substr(equals + 1));
     }
   }
@@ -51,6 +47,10 @@ std::string profile() {
   return given.empty() ? "default" : given;
 }
 
+fs::path config_file() { return file_of("AWS_CONFIG_FILE", "config"); }
+
+std::string section_of_config() { return profile() == "default" ? "default" : "profile " + profile(); }
+
 std::string utc(int64_t time, const char* format) {
   const std::time_t seconds = time;
   std::tm parts{};
@@ -62,33 +62,35 @@ std::string utc(int64_t time, const char* format) {
 }  // namespace
 
 AwsCredentials aws_credentials_of_environment() {
-  AwsCredentials found{variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"), variable("AWS_SESSION_TOKEN")};
+  const AwsCredentials found{variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"),
+                             variable("AWS_SESSION_TOKEN")};
   if (!found.key.empty()) return found;
-  const fs::path file = file_of("AWS_SHARED_CREDENTIALS_FILE", "credentials");
-  const Sections sections = read_sections(file);
-  const auto section = sections.find(profile());
-  if (section == sections.end()) {
-    if (variable("AWS_PROFILE").empty()) return {};
-    throw UsageError(fmt::format("AWS_PROFILE = {} is not a section of {}.", profile(), file.string()));
+  const fs::path keys = file_of("AWS_SHARED_CREDENTIALS_FILE", "credentials"), config = config_file();
+  bool is_there = false;
+  for (const auto& [file, name] : {std::pair(keys, profile()), std::pair(config, section_of_config())}) {
+    Sections sections = read_sections(file);
+    if (!sections.contains(name)) continue;
+    is_there = true;
+    auto& values = sections[name];
+    if (const std::string key = values["aws_access_key_id"]; !key.empty())
+      return {key, values["aws_secret_access_key"], values["aws_session_token"]};
   }
-  const auto value = [&](const char* name) {
-    const auto entry = section->second.find(name);
-    return entry == section->second.end() ? "" : entry->second;
-  };
-  return {value("aws_access_key_id"), value("aws_secret_access_key"), value("aws_session_token")};
+  if (variable("AWS_PROFILE").empty()) return {};
+  if (!is_there)
+    throw UsageError(
+        fmt::format("AWS_PROFILE = {} is not a section of {} or {}.", profile(), keys.string(), config.string()));
+  throw UsageError(
+      fmt::format("AWS_PROFILE = {0} has no aws_access_key_id in {1} or {2}. Take its keys into the environment: eval "
+                  "\"$(aws configure export-credentials --profile {0} --format env)\".",
+                  profile(), keys.string(), config.string()));
 }
 
 std::string aws_region_of_environment() {
   for (const char* name : {"AWS_REGION", "AWS_DEFAULT_REGION"}) {
     if (const std::string region = variable(name); !region.empty()) return region;
   }
-  const Sections sections = read_sections(file_of("AWS_CONFIG_FILE", "config"));
-  for (const std::string& name : {profile(), "profile " + profile()}) {
-    const auto section = sections.find(name);
-    if (section == sections.end()) continue;
-    if (const auto region = section->second.find("region"); region != section->second.end()) return region->second;
-  }
-  return "us-east-1";
+  const std::string region = read_sections(config_file())[section_of_config()]["region"];
+  return region.empty() ? "us-east-1" : region;
 }
 
 void sign_request(HttpRequest& request, const AwsCredentials& credentials, const std::string& region, int64_t time) {
@@ -101,7 +103,7 @@ void sign_request(HttpRequest& request, const AwsCredentials& credentials, const
   if (!credentials.session.empty()) request.headers["x-amz-security-token"] = credentials.session;
   std::string canonical_headers, names;
   for (const auto& [name, value] : request.headers) {  // sorted
-    canonical_headers += name + ":" + value + "\n";
+    canonical_headers += fmt::format("{}:{}\n", name, value);
     names += (names.empty() ? "" : ";") + name;
   }
   const std::string canonical = request.method + "\n" + request.url.path + "\n" + request.url.query + "\n" +

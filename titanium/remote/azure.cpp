@@ -2,23 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <ctime>
 #include <sstream>
 
 #include "titanium/base/base64.h"
 #include "titanium/remote/byte_source.h"
 #include "titanium/remote/digest.h"
+#include "titanium/remote/environment.h"
+#include "titanium/remote/role_credentials.h"
 
 namespace titanium::remote {
 namespace {
 
 constexpr const char* kVersion = "2021-08-06";  // of the protocol
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 // "Name=Value;Name=Value": a value may hold '='.
 std::map<std::string, std::string> parts_of(const std::string& connection) {
@@ -26,7 +22,7 @@ std::map<std::string, std::string> parts_of(const std::string& connection) {
   std::istringstream stream(connection);
   for (std::string part; std::getline(stream, part, ';');) {
     const size_t equals = part.find('=');
-    if (equals != part.npos) parts[part.substr(0, equals)] = part.substr(equals + 1);
+    if (equals != std::string_view::npos) parts[part.substr(0, equals)] = part.substr(equals + 1);
   }
   return parts;
 }
@@ -70,6 +66,7 @@ AzureAccount azure_account_of_environment() {
                        .key = value("AccountKey", "AZURE_STORAGE_KEY"),
                        .sas = value("SharedAccessSignature", "AZURE_STORAGE_SAS_TOKEN"),
                        .endpoint = value("BlobEndpoint", "AZURE_STORAGE_ENDPOINT")};
+  account.as_role = account.key.empty() && account.sas.empty() && variable("AZURE_STORAGE_AUTH_MODE") == "login";
   if (account.sas.starts_with('?')) account.sas.erase(0, 1);
   if (account.endpoint.empty()) account.endpoint = fmt::format("https://{}.blob.core.windows.net", account.name);
   while (account.endpoint.ends_with('/')) account.endpoint.pop_back();
@@ -89,7 +86,7 @@ void sign_request(HttpRequest& request, const AzureAccount& account, int64_t tim
                            "date", "if-modified-since", "if-match", "if-none-match", "if-unmodified-since", "range"})
     text += header(name);
   for (const auto& [name, value] : request.headers) {  // sorted
-    if (name.starts_with("x-ms-")) text += name + ":" + value + "\n";
+    if (name.starts_with("x-ms-")) text += fmt::format("{}:{}\n", name, value);
   }
   text += canonical_resource(request.url, account.name);
   request.headers["authorization"] = fmt::format("SharedKey {}:{}", account.name, to_base64(hmac_sha256(*key, text)));
@@ -116,6 +113,8 @@ HttpRequest AzureContainer::request(const std::string& method, const std::string
     sign_request(request, account_, now());
   } else if (!account_.sas.empty()) {
     request.url.query += (query.empty() ? "" : "&") + account_.sas;
+  } else if (account_.as_role) {
+    request.headers["authorization"] = "Bearer " + azure_role_token();
   }
   return request;
 }
@@ -128,7 +127,7 @@ void AzureContainer::explain(const HttpResponse& response, const std::string& pa
         fmt::format("{}: the storage account {} has no container {}. Check both names.", path, account_.name, name_));
   if (response.status == 404) throw NotFound(fmt::format("{} does not exist. Check the path.", path));
   if (response.status == 403 || response.status == 401) {
-    const bool anonymous = account_.key.empty() && account_.sas.empty();
+    const bool anonymous = account_.key.empty() && account_.sas.empty() && !account_.as_role;
     throw UsageError(fmt::format("{}: access is denied{}. Check {}.", path, anonymous ? " without credentials" : "",
                                  anonymous ? "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN"
                                            : "the key or token of the storage account, and its permissions"));

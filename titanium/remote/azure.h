@@ -9,11 +9,13 @@ namespace titanium::remote {
 
 // The storage account, and who asks. As Azure's tools have them: AZURE_STORAGE_CONNECTION_STRING, or
 // AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY (a shared key) or AZURE_STORAGE_SAS_TOKEN; none of these two for public
-// containers. AZURE_STORAGE_ENDPOINT for other servers than Azure's, as https://account.blob.core.windows.net.
+// containers, and for the identity of the machine with AZURE_STORAGE_AUTH_MODE = login (role_credentials.h).
+// AZURE_STORAGE_ENDPOINT for other servers than Azure's, as https://account.blob.core.windows.net.
 struct AzureAccount {
   std::string name;
   std::string key;  // in base64; may be empty
   std::string sas;  // a query; may be empty
+  bool as_role = false;
   std::string endpoint;
 };
 AzureAccount azure_account_of_environment();
@@ -24,7 +26,7 @@ void sign_request(HttpRequest& request, const AzureAccount& account, int64_t tim
 
 class AzureContainer {
  public:
-  // Of `url` only the container matters. Throws UsageError when no account is known.
+  // The container of `url`; the rest of it does not matter. Throws UsageError when no account is known.
   explicit AzureContainer(const std::string& url);
 
   // Signed now. `query` is encoded; `range` may be empty.

@@ -1,17 +1,13 @@
 #include "titanium/remote/bucket.h"
 
 #include <chrono>
-#include <cstdlib>
 
 #include "titanium/remote/byte_source.h"
+#include "titanium/remote/environment.h"
+#include "titanium/remote/role_credentials.h"
 
 namespace titanium::remote {
 namespace {
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 std::string first_variable(std::initializer_list<const char*> names) {
   for (const char* name : names) {
@@ -28,8 +24,8 @@ int64_t now() {
 
 Bucket::Bucket(const std::string& url) : scheme_(parse_url(url).scheme), name_(parse_url(url).host) {
   if (scheme_ == "gs") {
-    credentials_ = {variable("GS_ACCESS_KEY_ID"), variable("GS_SECRET_ACCESS_KEY"), ""};
-    if (credentials_.key.empty()) token_ = variable("CLOUDSDK_AUTH_ACCESS_TOKEN");
+    given_.credentials = {variable("GS_ACCESS_KEY_ID"), variable("GS_SECRET_ACCESS_KEY"), ""};
+    if (given_.credentials.key.empty()) given_.token = variable("CLOUDSDK_AUTH_ACCESS_TOKEN");
     region_ = "auto";
     const std::string endpoint = variable("STORAGE_EMULATOR_HOST");
     const bool has_scheme = endpoint.find("://") != std::string::npos;
@@ -37,7 +33,7 @@ Bucket::Bucket(const std::string& url) : scheme_(parse_url(url).scheme), name_(p
     base_ = "/" + name_ + "/";
     return;
   }
-  credentials_ = aws_credentials_of_environment();
+  given_.credentials = aws_credentials_of_environment();
   region_ = aws_region_of_environment();
   const std::string endpoint = first_variable({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
   // Amazon's own servers have a name for each bucket, others a path.
@@ -50,9 +46,16 @@ HttpRequest Bucket::request(const std::string& method, const std::string& key, c
   HttpRequest request{.method = method, .url = server_, .body = std::move(body)};
   request.url.path = base_ + percent_encode(key, true);
   request.url.query = query;
-  if (!token_.empty()) request.headers["authorization"] = "Bearer " + token_;
-  sign_request(request, credentials_, region_, now());
+  const Access access = access_now();
+  if (!access.token.empty()) request.headers["authorization"] = "Bearer " + access.token;
+  sign_request(request, access.credentials, region_, now());
   return request;
+}
+
+Bucket::Access Bucket::access_now() const {
+  if (!given_.credentials.key.empty() || !given_.token.empty()) return given_;
+  if (scheme_ == "gs") return {.credentials = {}, .token = google_role_token()};
+  return {.credentials = aws_role_credentials(), .token = ""};
 }
 
 void Bucket::explain(const HttpResponse& response, const std::string& path) const {
@@ -65,7 +68,8 @@ void Bucket::explain(const HttpResponse& response, const std::string& path) cons
     throw NotFound(fmt::format("{} does not exist. Check the path.", path));
   }
   if (response.status == 403 || response.status == 401) {
-    const bool anonymous = credentials_.key.empty() && token_.empty();
+    const Access access = access_now();
+    const bool anonymous = access.credentials.key.empty() && access.token.empty();
     const bool wrong_key = code_is("SignatureDoesNotMatch") || code_is("InvalidAccessKeyId");
     const char* needed = scheme_ == "gs" ? "GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY, or CLOUDSDK_AUTH_ACCESS_TOKEN"
                                          : "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";

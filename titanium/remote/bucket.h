@@ -12,6 +12,7 @@ namespace titanium::remote {
 //          aws_signature.h has them
 //   gs://  STORAGE_EMULATOR_HOST for other servers than Google's; the HMAC key GS_ACCESS_KEY_ID with
 //          GS_SECRET_ACCESS_KEY, else the token CLOUDSDK_AUTH_ACCESS_TOKEN (`gcloud auth print-access-token`)
+// Without any of these, as the role that the cloud has given to this machine: role_credentials.h.
 class Bucket {
  public:
   explicit Bucket(const std::string& url);
@@ -26,10 +27,15 @@ class Bucket {
   std::string address(const std::string& key) const { return scheme_ + "://" + name_ + "/" + key; }
 
  private:
+  struct Access {
+    AwsCredentials credentials;
+    std::string token;  // instead of them
+  };
+  Access access_now() const;
+
   std::string scheme_;
   std::string name_;
-  AwsCredentials credentials_;
-  std::string token_;  // instead of them
+  Access given_;  // by the environment; credentials of roles change
   std::string region_;
   Url server_;
   std::string base_;

@@ -68,14 +68,15 @@ class RemoteBytes : public ByteSource {
   void read(int64_t offset, std::span<char> out) const override {
     TI_ASSERT(offset >= 0 && offset + static_cast<int64_t>(out.size()) <= size_, "beyond the end of {}", path_);
     if (out.empty()) return;
-    with_retries(policy_, [&] { attempt(offset, out); });
+    with_retries(policy_, [&](std::chrono::milliseconds limit) { attempt(offset, out, limit); });
   }
 
  private:
-  void attempt(int64_t offset, std::span<char> out) const {
+  void attempt(int64_t offset, std::span<char> out, std::chrono::milliseconds limit) const {
     const int64_t last = offset + static_cast<int64_t>(out.size()) - 1;
-    const HttpResponse response =
-        http_through_redirects(object_->request("GET", fmt::format("bytes={}-{}", offset, last)));
+    HttpRequest request = object_->request("GET", fmt::format("bytes={}-{}", offset, last));
+    request.limit = limit;
+    const HttpResponse response = http_through_redirects(request);
     if (response.status != 200 && response.status != 206) object_->explain(response);
     const std::string etag = response.header("etag");
     TI_CHECK(etag_.empty() || etag.empty() || etag == etag_,

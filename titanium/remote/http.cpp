@@ -3,16 +3,19 @@
 #include <curl/curl.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
 
+#include "titanium/remote/environment.h"
+
 namespace titanium::remote {
 namespace {
 
-constexpr long kConnectSeconds = 10, kStallSeconds = 20, kStallBytesPerSecond = 10;
+constexpr long kConnectMilliseconds = 10'000, kStallSeconds = 20, kStallBytesPerSecond = 10;
 constexpr int kMostRedirects = 5;
 constexpr size_t kLargestBody = size_t{1} << 30;
 
@@ -74,11 +77,11 @@ struct Transfer {
     if (line.starts_with("HTTP/")) {  // also of an interim answer, whose headers do not count
       response.headers.clear();
       const size_t space = line.find(' ');
-      response.status = space == line.npos ? 0 : std::atoi(std::string(line.substr(space + 1, 3)).c_str());
+      response.status = space == std::string_view::npos ? 0 : std::atoi(std::string(line.substr(space + 1, 3)).c_str());
       return;
     }
     const size_t colon = line.find(':');
-    if (colon == line.npos) return;
+    if (colon == std::string_view::npos) return;
     std::string_view value = line.substr(colon + 1);
     while (!value.empty() && std::isspace(static_cast<unsigned char>(value.front()))) value.remove_prefix(1);
     while (!value.empty() && std::isspace(static_cast<unsigned char>(value.back()))) value.remove_suffix(1);
@@ -158,7 +161,13 @@ void set_options(CURL* easy, const HttpRequest& request, const std::string& url,
   set(easy, CURLOPT_HTTPHEADER, headers);
   set(easy, CURLOPT_FOLLOWLOCATION, 0L);
   set(easy, CURLOPT_NOSIGNAL, 1L);
-  set(easy, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  const long limit = static_cast<long>(request.limit.count());
+  set(easy, CURLOPT_TIMEOUT_MS, limit);
+  set(easy, CURLOPT_CONNECTTIMEOUT_MS, limit > 0 ? std::min(limit, kConnectMilliseconds) : kConnectMilliseconds);
+  if (request.direct) set(easy, CURLOPT_NOPROXY, "*");
+  for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
+    if (const std::string file = variable(name); !file.empty()) set(easy, CURLOPT_CAINFO, file.c_str());  // copied
+  }
   set(easy, CURLOPT_LOW_SPEED_LIMIT, kStallBytesPerSecond);
   set(easy, CURLOPT_LOW_SPEED_TIME, kStallSeconds);
   set(easy, CURLOPT_USERAGENT, "titanium");
@@ -180,7 +189,9 @@ HttpResponse http_once(const HttpRequest& request, const BodySink& sink) {
            request.url.without_query());
   const Handle handle;
   curl_slist* list = nullptr;
-  for (const auto& [name, value] : request.headers) list = curl().slist_append(list, (name + ": " + value).c_str());
+  for (const auto& [name, value] : request.headers) {
+    list = curl().slist_append(list, fmt::format("{}: {}", name, value).c_str());
+  }
   list = curl().slist_append(list, "Expect:");
   const std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(list, curl().slist_free_all);
   Transfer transfer{.response = {.status = 0, .headers = {}, .body = {}, .url = request.url}, .sink = sink};
@@ -206,7 +217,9 @@ HttpResponse http_through_redirects(HttpRequest request, const BodySink& sink) {
     const Url target = resolve_url(request.url, location);
     TI_CHECK(request.url.scheme == "http" || target.scheme == "https",
              "{} redirects to an address without encryption. Nothing was sent there.", request.url.without_query());
-    if (!target.same_server(request.url)) request.headers.erase("authorization");
+    if (!target.same_server(request.url)) {
+      for (const char* name : {"authorization", "x-amz-security-token", "host"}) request.headers.erase(name);
+    }
     request.url = target;
   }
 }

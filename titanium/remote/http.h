@@ -2,6 +2,7 @@
 // it.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <string>
@@ -24,6 +25,8 @@ struct HttpRequest {
   Url url;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
+  std::chrono::milliseconds limit{0};  // for the whole answer; 0: as long as bytes come
+  bool direct = false;                 // past the proxies that the environment names
 };
 
 struct HttpResponse {
@@ -40,12 +43,13 @@ struct HttpResponse {
 using BodySink = std::function<void(int status, std::string_view piece)>;
 
 // One attempt, no redirect followed. Throws TransientError when no whole answer comes: no connection within 10 s, none
-// or hardly any bytes for 20 s, or fewer than were announced. Throws Error where libcurl is missing. Bodies go to
-// `sink` where there is one, else into the response. Thread-safe; connections are kept for later requests.
+// or hardly any bytes for 20 s, fewer than were announced, or not within the request's limit. Throws Error where
+// libcurl is missing. Bodies go to `sink` where there is one, else into the response. Thread-safe; connections are kept
+// for later requests.
 HttpResponse http_once(const HttpRequest& request, const BodySink& sink = nullptr);
 
-// The same through up to 5 redirects. A redirect to another server is followed without the authorization header, so
-// that nobody else gets a token.
+// The same through up to 5 redirects. A redirect to another server is followed without the headers that hold a token or
+// a signature, so that nobody else gets them.
 HttpResponse http_through_redirects(HttpRequest request, const BodySink& sink = nullptr);
 
 // Whether another attempt may end better: 408, 429 and 5xx.

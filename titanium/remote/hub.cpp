@@ -1,23 +1,18 @@
 #include "titanium/remote/hub.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
 #include "titanium/base/printable.h"
+#include "titanium/remote/environment.h"
 
 namespace titanium::remote {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 std::string trimmed(std::string text) {
   text.erase(0, text.find_first_not_of(" \t\r\n"));
@@ -40,7 +35,7 @@ Json fetch_json(const HttpRequest& request, const HubRepo& repo, const RetryPoli
       // Link: <https://...?cursor=...>; rel="next"
       const std::string link = response.header("link");
       const size_t end = link.find(">; rel=\"next\"");
-      *next = end == link.npos || !link.starts_with('<') ? "" : link.substr(1, end - 1);
+      *next = end == std::string_view::npos || !link.starts_with('<') ? "" : link.substr(1, end - 1);
     }
     try {
       return parse_json(response.body);
@@ -52,12 +47,12 @@ Json fetch_json(const HttpRequest& request, const HubRepo& repo, const RetryPoli
 
 HubFile parse_file(const Json& entry) {
   HubFile file{.path = entry.at("path").get<std::string>(),
-               .size = entry.at("size").get<int64_t>(),
+               .size = integer_of(entry.at("size")),
                .etag = entry.at("oid").get<std::string>()};
   if (const auto lfs = entry.find("lfs"); lfs != entry.end() && lfs->is_object()) {
     file.large = true;
     file.etag = lfs->at("oid").get<std::string>();
-    file.size = lfs->at("size").get<int64_t>();
+    file.size = integer_of(lfs->at("size"));
   }
   // Names come from somebody else's server and become paths here.
   for (const fs::path& part : fs::path(file.path)) {
@@ -111,6 +106,8 @@ HubListing list_hub_files(const HubAccess& access, const HubRepo& repo, const Re
     }
   } catch (const Json::exception&) {
     throw Error(fmt::format("{} answers in a form that is not the hub's. Check HF_ENDPOINT.", access.endpoint));
+  } catch (const JsonError& error) {
+    throw Error(fmt::format("{} {}, which is not the hub's form. Check HF_ENDPOINT.", access.endpoint, error.what()));
   }
   std::ranges::sort(listing.files, {}, &HubFile::path);
   return listing;

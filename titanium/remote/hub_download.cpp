@@ -92,7 +92,8 @@ class Downloader {
   Downloader(const HubDownload& download, HubListing listing, const std::function<void(int64_t, int64_t)>& progress)
       : download_(download), listing_(std::move(listing)), progress_(progress) {
     name_ = download.repo.kind + "s--" + download.repo.id;
-    for (size_t slash = name_.find('/'); slash != name_.npos; slash = name_.find('/')) name_.replace(slash, 1, "--");
+    for (size_t slash = name_.find('/'); slash != std::string_view::npos; slash = name_.find('/'))
+      name_.replace(slash, 1, "--");
     storage_ = hub_cache_folder() / name_;
     for (const HubFile& file : listing_.files) {
       if (download.wanted(file.path)) wanted_.push_back(&file);

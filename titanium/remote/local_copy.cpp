@@ -65,7 +65,7 @@ fs::path local_copy(const std::string& path, const std::function<bool(const std:
   if (!is_url(path)) return path;
   if (parse_url(path).scheme == "hf") return copy_of_hub(path, wanted);
   const std::vector<RemoteFile> files = list_files(path);
-  const fs::path folder = copies_folder() / to_hex(sha256(path)).substr(0, 32);
+  fs::path folder = copies_folder() / to_hex(sha256(path)).substr(0, 32);
   size_t copied = 0;
   for (const RemoteFile& file : files) {
     const bool is_it = files.size() == 1 && path.ends_with("/" + file.name);

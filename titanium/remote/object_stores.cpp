@@ -6,6 +6,7 @@
 #include <future>
 #include <iterator>
 #include <optional>
+#include <set>
 
 #include "titanium/base/printable.h"
 #include "titanium/remote/azure.h"
@@ -100,19 +101,54 @@ std::optional<std::string> name_below(const std::string& prefix, const std::stri
 struct BucketPage {
   std::vector<RemoteFile> files;
   std::vector<std::string> folders;  // with a delimiter: what lies below
+  std::string first, last;           // names of the last page that was added
   std::string next;                  // where the next page begins; empty: this is the last
+
+  void add(BucketPage page) {
+    std::ranges::move(page.files, std::back_inserter(files));
+    std::ranges::move(page.folders, std::back_inserter(folders));
+    first = std::move(page.first);
+    last = std::move(page.last);
+    next = std::move(page.next);
+  }
 };
 
-// Lists of a bucket come in pages of 1,000, one after the other; folders are listed at the same time.
+// What is asked for: names that begin with `prefix` and lie behind `after` and not behind `end`, where these are given.
+struct BucketRange {
+  std::string prefix;
+  std::string delimiter;
+  std::string after;
+  std::string end;
+};
+
+// Names that are likely to share out what comes behind `last`, when the page before went from `first` to it: those with
+// a higher digit where the two differ, and at the three places before it.
+std::vector<std::string> names_behind(const std::string& first, const std::string& last) {
+  const auto differ = static_cast<size_t>(std::ranges::mismatch(first, last).in2 - last.begin());
+  std::set<std::string> names;
+  for (size_t at = differ - std::min<size_t>(differ, 3); at <= differ && at < last.size(); ++at) {
+    for (const std::string_view digits : {"0123456789abcdef", "0123456789ABCDEF"}) {
+      const size_t place = digits.find(last[at]);
+      if (place == std::string_view::npos) continue;
+      for (const char digit : digits.substr(place + 1)) names.insert(last.substr(0, at) + digit);
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+// Lists of a bucket come in pages of 1,000, one after the other. Folders, and ranges of long lists, are listed at the
+// same time.
 class BucketListing {
  public:
   BucketListing(std::string url, const RetryPolicy& policy)
       : url_(std::move(url)), bucket_(url_), asked_(key_of(url_)), policy_(policy) {}
 
-  BucketPage page(const std::string& prefix, const std::string& delimiter, const std::string& token) const {
-    const std::string query = (token.empty() ? "" : "continuation-token=" + percent_encode(token, false) + "&") +
-                              (delimiter.empty() ? "" : "delimiter=" + percent_encode(delimiter, false) + "&") +
-                              "encoding-type=url&list-type=2&prefix=" + percent_encode(prefix, false);
+  BucketPage page(const BucketRange& range, const std::string& token) const {
+    const std::string query =
+        (token.empty() ? "" : "continuation-token=" + percent_encode(token, false) + "&") +
+        (range.delimiter.empty() ? "" : "delimiter=" + percent_encode(range.delimiter, false) + "&") +
+        "encoding-type=url&list-type=2&prefix=" + percent_encode(range.prefix, false) +
+        (range.after.empty() ? "" : "&start-after=" + percent_encode(range.after, false));
     const std::string xml = with_retries(policy_, [&] {
       HttpResponse response = http_once(bucket_.request("GET", "", query));
       if (response.status != 200) bucket_.explain(response, url_);
@@ -121,52 +157,69 @@ class BucketListing {
       return std::move(response.body);
     });
     BucketPage page;
+    const auto note = [&](const std::string& name) {
+      if (page.first.empty() || name < page.first) page.first = name;
+      page.last = std::max(page.last, name);
+      return range.end.empty() || name <= range.end;
+    };
     for (const std::string& entry : elements(xml, "Contents")) {
       const std::string key = percent_decode(first_element(entry, "Key"));
-      if (const auto name = name_below(asked_, key))
+      const auto name = name_below(asked_, key);
+      if (note(key) && name)
         page.files.push_back({bucket_.address(key), *name, std::atoll(first_element(entry, "Size").c_str())});
     }
-    for (const std::string& entry : elements(xml, "CommonPrefixes"))
-      page.folders.push_back(percent_decode(first_element(entry, "Prefix")));
-    if (first_element(xml, "IsTruncated") == "true") page.next = first_element(xml, "NextContinuationToken");
+    for (const std::string& entry : elements(xml, "CommonPrefixes")) {
+      if (std::string folder = percent_decode(first_element(entry, "Prefix")); note(folder))
+        page.folders.push_back(std::move(folder));
+    }
+    const bool goes_on = first_element(xml, "IsTruncated") == "true" && (range.end.empty() || page.last <= range.end);
+    if (goes_on) page.next = first_element(xml, "NextContinuationToken");
     return page;
   }
 
-  // All pages below `prefix`, which is a folder.
-  void add_pages(const std::string& prefix, const std::string& delimiter, BucketPage& all) const {
-    std::string token;
-    do {
-      BucketPage next = page(prefix, delimiter, token);
-      std::ranges::move(next.files, std::back_inserter(all.files));
-      std::ranges::move(next.folders, std::back_inserter(all.folders));
-      token = next.next;
-    } while (!token.empty());
+  // Up to `most` pages of a range.
+  BucketPage pages(const BucketRange& range, size_t most) const {
+    BucketPage all = page(range, "");
+    for (size_t i = 1; i < most && !all.next.empty(); ++i) all.add(page(range, all.next));
+    return all;
   }
 
-  // What lies in `folder`, and what lies in each folder there, several of these at a time.
-  void add_folders(const std::string& folder, std::vector<RemoteFile>& files) const {
-    BucketPage level;
-    add_pages(folder, "/", level);
-    std::ranges::move(level.files, std::back_inserter(files));
-    std::deque<std::future<BucketPage>> under_way;
-    const auto take = [&] {
-      BucketPage found = under_way.front().get();
-      under_way.pop_front();
-      std::ranges::move(found.files, std::back_inserter(files));
-    };
-    for (const std::string& below : level.folders) {
-      if (under_way.size() == kListings) take();
-      under_way.push_back(std::async(std::launch::async, [this, below] {
-        BucketPage found;
-        add_pages(below, "", found);
-        return found;
-      }));
+  // What lies in `folder`, and what lies in each folder there. A name may come twice.
+  std::vector<RemoteFile> files_below(const std::string& folder) const {
+    const BucketRange whole{.prefix = folder, .delimiter = "/", .after = "", .end = ""};
+    BucketPage level = pages(whole, kPagesInARow);
+    if (!level.next.empty()) {
+      std::vector<BucketRange> ranges;
+      std::vector<std::string> ends = names_behind(level.first, level.last);
+      ends.emplace_back();
+      for (std::string after = level.last; std::string & end : ends) {
+        ranges.push_back({folder, "/", after, end});
+        after = end;
+      }
+      add_all(ranges, level);
     }
-    while (!under_way.empty()) take();
+    std::vector<BucketRange> below;
+    for (const std::string& name : std::set(level.folders.begin(), level.folders.end()))
+      below.push_back({name, "", "", ""});
+    add_all(below, level);
+    return std::move(level.files);
   }
 
  private:
-  static constexpr size_t kListings = 16;
+  static constexpr size_t kListings = 16, kPagesInARow = 4;
+
+  void add_all(const std::vector<BucketRange>& ranges, BucketPage& all) const {
+    std::deque<std::future<BucketPage>> under_way;
+    const auto take = [&] {
+      all.add(under_way.front().get());
+      under_way.pop_front();
+    };
+    for (const BucketRange& range : ranges) {
+      if (under_way.size() == kListings) take();
+      under_way.push_back(std::async(std::launch::async, [this, range] { return pages(range, SIZE_MAX); }));
+    }
+    while (!under_way.empty()) take();
+  }
 
   const std::string url_;
   const Bucket bucket_;
@@ -184,14 +237,16 @@ std::unique_ptr<RemoteObject> hub_object(const std::string& url) { return std::m
 std::vector<RemoteFile> list_bucket(const std::string& url, const RetryPolicy& policy) {
   const BucketListing listing(url, policy);
   const std::string prefix = key_of(url);
-  BucketPage page = listing.page(prefix, "", "");
+  BucketPage page = listing.page({.prefix = prefix, .delimiter = "", .after = "", .end = ""}, "");
   std::vector<RemoteFile> files = std::move(page.files);
   if (!page.next.empty()) {
     const std::string folder = prefix.empty() || prefix.ends_with('/') ? prefix : prefix + "/";
     std::erase_if(files, [&](const RemoteFile& file) { return key_of(file.path) != prefix; });
-    listing.add_folders(folder, files);
+    std::ranges::move(listing.files_below(folder), std::back_inserter(files));
   }
   std::ranges::sort(files, {}, &RemoteFile::name);
+  const auto repeated = std::ranges::unique(files, {}, &RemoteFile::name);
+  files.erase(repeated.begin(), repeated.end());
   return files;
 }
 
@@ -253,14 +308,14 @@ HubAddress parse_hub_address(const std::string& url) {
   }
   while (rest.ends_with('/')) rest.pop_back();
   const size_t slash = rest.find('/');
-  const size_t end = slash == rest.npos ? rest.npos : rest.find('/', slash + 1);
+  const size_t end = slash == std::string_view::npos ? std::string_view::npos : rest.find('/', slash + 1);
   address.repo.id = rest.substr(0, end);
-  if (end != rest.npos) address.path = rest.substr(end + 1);
+  if (end != std::string_view::npos) address.path = rest.substr(end + 1);
   if (const size_t at = address.repo.id.find('@'); at != std::string::npos) {
     address.repo.revision = percent_decode(address.repo.id.substr(at + 1));
     address.repo.id.resize(at);
   }
-  if (slash == rest.npos || address.repo.id.empty() || address.repo.revision.empty()) {
+  if (slash == std::string_view::npos || address.repo.id.empty() || address.repo.revision.empty()) {
     throw UsageError(
         fmt::format("{} is not an address of the hub such as hf://meta-llama/Llama-3.1-8B or "
                     "hf://datasets/allenai/c4/en.",

@@ -5,6 +5,7 @@
 #include <random>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 
 #include "titanium/base/log.h"
 #include "titanium/remote/http.h"
@@ -12,16 +13,18 @@
 namespace titanium::remote {
 
 // Pauses double from the first to the longest, each cut by a random factor so that many ranks do not come back at the
-// same time; from the third failure on they are warnings in the log. No attempt begins after the deadline, which stays
-// below the time-out of collectives: ranks that wait for one that reads get its sentence and not a time-out.
+// same time; from the third failure on they are warnings in the log. No attempt begins after the deadline, and those
+// that take the time that is left end by the limit. Both stay below the time-out of collectives: ranks that wait for
+// one that reads get its sentence and not a time-out.
 struct RetryPolicy {
   std::chrono::milliseconds first_pause{200};
   std::chrono::milliseconds longest_pause{5'000};
   std::chrono::seconds deadline{60};
+  std::chrono::seconds limit{90};
 };
 
-// What `attempt` returns. It throws TransientError for what is worth another attempt; after the deadline that is thrown
-// as an Error that says how long was tried.
+// What `attempt` returns, which may take how long it may last. It throws TransientError for what is worth another
+// attempt; after the deadline that is thrown as an Error that says how long was tried.
 template <typename Attempt>
 auto with_retries(const RetryPolicy& policy, const Attempt& attempt) {
   using Clock = std::chrono::steady_clock;
@@ -29,7 +32,11 @@ auto with_retries(const RetryPolicy& policy, const Attempt& attempt) {
   auto pause = policy.first_pause;
   for (int tries = 1;; ++tries) {
     try {
-      return attempt();
+      if constexpr (std::is_invocable_v<const Attempt&, std::chrono::milliseconds>) {
+        return attempt(std::chrono::duration_cast<std::chrono::milliseconds>(start + policy.limit - Clock::now()));
+      } else {
+        return attempt();
+      }
     } catch (const TransientError& error) {
       thread_local std::minstd_rand random(std::random_device{}());
       const auto jittered = pause / 2 + pause * static_cast<int>(random() % 512) / 1024;

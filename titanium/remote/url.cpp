@@ -13,25 +13,25 @@ std::string Url::text() const { return query.empty() ? without_query() : without
 
 Url parse_url(std::string_view text) {
   const size_t colon = text.find("://");
-  TI_CHECK(colon != text.npos && colon > 0, "{} is not an address such as https://host/path.", text);
+  TI_CHECK(colon != std::string_view::npos && colon > 0, "{} is not an address such as https://host/path.", text);
   Url url;
   for (const char c : text.substr(0, colon))
     url.scheme += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   text.remove_prefix(colon + 3);
   text = text.substr(0, text.find('#'));
-  if (const size_t mark = text.find('?'); mark != text.npos) {
+  if (const size_t mark = text.find('?'); mark != std::string_view::npos) {
     url.query = text.substr(mark + 1);
     text = text.substr(0, mark);
   }
   const size_t slash = text.find('/');
   url.host = text.substr(0, slash);
-  if (slash != text.npos) url.path = text.substr(slash);
+  if (slash != std::string_view::npos) url.path = text.substr(slash);
   TI_CHECK(!url.host.empty(), "the address {}://{} names no host.", url.scheme, text);
   return url;
 }
 
 Url resolve_url(const Url& from, std::string_view location) {
-  if (location.find("://") != location.npos) return parse_url(location);
+  if (location.find("://") != std::string_view::npos) return parse_url(location);
   if (location.starts_with("//")) return parse_url(from.scheme + ":" + std::string(location));
   const std::string_view folder = std::string_view(from.path).substr(0, from.path.rfind('/') + 1);
   const std::string path =
@@ -41,7 +41,7 @@ Url resolve_url(const Url& from, std::string_view location) {
 
 bool is_url(std::string_view path) {
   const size_t colon = path.find(":/");
-  return colon != path.npos && colon >= 2 &&
+  return colon != std::string_view::npos && colon >= 2 &&
          std::ranges::all_of(path.substr(0, colon), [](unsigned char c) { return std::isalnum(c); });
 }
 

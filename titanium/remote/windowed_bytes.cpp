@@ -7,7 +7,7 @@
 namespace titanium::remote {
 namespace {
 
-constexpr int64_t kSmallest = 64 << 10, kLargest = 4 << 20;
+constexpr int64_t kSmallest = 64 << 10;
 constexpr size_t kWindows = 4, kExpected = 16, kDeepest = 8;
 
 }  // namespace
@@ -20,7 +20,7 @@ void WindowedBytes::expect(int64_t begin, int64_t end) const {
 
 void WindowedBytes::read(int64_t offset, std::span<char> out) const {
   const std::lock_guard lock(mutex_);
-  if (static_cast<int64_t>(out.size()) > kLargest) return read_around(offset, out);
+  if (static_cast<int64_t>(out.size()) > largest_) return read_around(offset, out);
   while (!out.empty()) {
     Window& window = window_at(offset, static_cast<int64_t>(out.size()));
     const auto count = static_cast<size_t>(std::min<int64_t>(window.end() - offset, static_cast<int64_t>(out.size())));
@@ -42,25 +42,25 @@ WindowedBytes::Window& WindowedBytes::window_at(int64_t offset, int64_t wanted) 
   }
   bool expected = false;
   const int64_t limit = std::max(limit_of(offset, expected), offset + wanted);
-  const int64_t size = std::max(expected ? kLargest : kSmallest, wanted);
+  const int64_t size = std::max(expected ? largest_ : kSmallest, wanted);
   windows_.push_front({offset, start(offset, std::min(offset + size, limit)).get()});
   if (windows_.size() > kWindows) windows_.pop_back();
   if (expected && windows_.front().end() < limit)
-    windows_.front().next = start(windows_.front().end(), std::min(windows_.front().end() + kLargest, limit));
+    windows_.front().next = start(windows_.front().end(), std::min(windows_.front().end() + largest_, limit));
   return windows_.front();
 }
 
 // Moves a window that was used up to what follows it.
 void WindowedBytes::read_on(Window& window) const {
   const int64_t begin = window.end();
-  const int64_t size = std::clamp(2 * static_cast<int64_t>(window.bytes.size()), kSmallest, kLargest);
+  const int64_t size = std::clamp(2 * static_cast<int64_t>(window.bytes.size()), kSmallest, largest_);
   bool expected = false;
   const int64_t limit = std::max(limit_of(begin, expected), begin + 1);
   if (!window.next.valid()) window.next = start(begin, std::min(begin + size, limit));
   std::vector<char> bytes = window.next.get();
   window.begin = begin;
   window.bytes = std::move(bytes);
-  const int64_t after = std::clamp(2 * static_cast<int64_t>(window.bytes.size()), kSmallest, kLargest);
+  const int64_t after = std::clamp(2 * static_cast<int64_t>(window.bytes.size()), kSmallest, largest_);
   if (window.end() < limit) window.next = start(window.end(), std::min(window.end() + after, limit));
 }
 

@@ -28,12 +28,12 @@ std::string resolve(std::string_view text) {
 std::vector<std::string> elements(std::string_view xml, const std::string& tag) {
   std::vector<std::string> found;
   const std::string open = "<" + tag + ">", close = "</" + tag + ">";
-  for (size_t at = xml.find(open); at != xml.npos; at = xml.find(open, at)) {
+  for (size_t at = xml.find(open); at != std::string_view::npos; at = xml.find(open, at)) {
     at += open.size();
     const size_t end = xml.find(close, at);
-    if (end == xml.npos) break;
+    if (end == std::string_view::npos) break;
     const std::string_view text = xml.substr(at, end - at);
-    const bool has_children = text.find('<') != text.npos;
+    const bool has_children = text.find('<') != std::string_view::npos;
     found.push_back(has_children ? std::string(text) : resolve(text));
     at = end;
   }

@@ -1,6 +1,8 @@
-// What needs no server: digests, signatures, addresses, reading ahead.
+// Digests, signatures, addresses, reading ahead, and what a request does with an answer.
 #include <random>
+#include <thread>
 
+#include "tests/support/loopback_server.h"
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
@@ -71,6 +73,10 @@ TEST(AwsSignature, ExamplesOfTheDocumentationHaveTheirSignatures) {
   HttpRequest open{.url = get.url};
   sign_request(open, {}, "us-east-1", kTime);
   EXPECT_TRUE(open.headers.empty());
+  HttpRequest temporary{.url = get.url};
+  sign_request(temporary, {"key", "secret", "session"}, "us-east-1", kTime);
+  EXPECT_EQ(temporary.headers.at("x-amz-security-token"), "session");
+  EXPECT_NE(temporary.headers.at("authorization").find("x-amz-date;x-amz-security-token, "), std::string::npos);
 }
 
 TEST(Url, RedirectsAreResolved) {
@@ -119,7 +125,7 @@ TEST(ReadAhead, GivesTheBytesOfTheSourceFromAnyPlace) {
   for (char& c : content) c = static_cast<char>(random());
   write_file_atomically(file, content);
   for (const int64_t offset : {0, 1, 4 << 20, 13'000'000, 13'000'001}) {
-    ReadAhead reader(open_bytes(file.string()), offset);
+    ReadAhead reader(open_bytes(file.string()), {.offset = offset});
     std::string got, piece(1'000'003, '\0');
     while (const size_t count = reader.read(piece.data(), piece.size())) got.append(piece, 0, count);
     EXPECT_EQ(got, content.substr(static_cast<size_t>(offset))) << offset;
@@ -187,6 +193,29 @@ TEST_F(Windows, ReadingForwardTakesFewRequestsAndEachByteOnce) {
   EXPECT_LE(asked(), content_.size());
 }
 
+TEST_F(Windows, TakeNoMoreThanTheyMay) {
+  {
+    const WindowedBytes bytes(std::make_unique<CountedBytes>(content_, reads_), 200'000);
+    bytes.expect(0, 3'000'000);
+    for (int64_t at = 0; at + 1'000 <= 3'000'000; at += 1'000) expect_bytes(bytes, at, 1'000);
+  }
+  for (const auto& [offset, size] : reads_) EXPECT_LE(size, 200'000);
+  EXPECT_EQ(asked(), 3'000'000);
+}
+
+TEST_F(Windows, ReadingAheadStopsAtTheEndOfItsPart) {
+  ReadAhead reader(std::make_unique<CountedBytes>(content_, reads_),
+                   {.offset = 1'000'000, .end = 2'000'000, .memory_bytes = 1 << 20});
+  std::string got, piece(77'777, '\0');
+  while (got.size() < 1'000'000)
+    got.append(piece, 0, reader.read(piece.data(), std::min<size_t>(piece.size(), 1'000'000 - got.size())));
+  EXPECT_EQ(asked(), 1'000'000);
+  for (const auto& [offset, size] : reads_) EXPECT_LE(size, (1 << 20) / 4);
+  got.append(piece, 0, reader.read(piece.data(), 10));  // what a record that goes on behind the end needs
+  EXPECT_TRUE(got == content_.substr(1'000'000, 1'000'010));
+  EXPECT_EQ(asked(), 1'000'000 + (16 << 10));
+}
+
 TEST_F(Windows, TwoPlacesThatAreReadInTurnsAndRandomOnesCostLittle) {
   {
     const WindowedBytes bytes(std::make_unique<CountedBytes>(content_, reads_));
@@ -232,6 +261,61 @@ TEST(Retries, EndAtTheDeadlineWithASentence) {
             }),
             "denied");
   EXPECT_EQ(attempts, 5);
+}
+
+TEST(Retries, TellAttemptsHowLongTheyMayLast) {
+  const RetryPolicy policy{.first_pause = std::chrono::milliseconds(100), .limit = std::chrono::seconds(7)};
+  std::vector<std::chrono::milliseconds> left;
+  with_retries(policy, [&](std::chrono::milliseconds limit) {
+    left.push_back(limit);
+    if (left.size() < 2) throw TransientError("busy");
+  });
+  EXPECT_LE(left.at(0), std::chrono::milliseconds(7000));
+  EXPECT_LE(left.at(1), left[0] - std::chrono::milliseconds(50));
+}
+
+TEST(Http, AnAnswerThatDripsEndsAtTheLimitOfItsRequest) {
+  const test::LoopbackServer server([](const std::string&, const test::LoopbackServer::Send& send) {
+    send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+    while (send(std::string(100, 'x'))) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  });
+  const HttpRequest request{.url = parse_url(server.url()), .limit = std::chrono::milliseconds(300)};
+  EXPECT_THROW(http_once(request), TransientError);
+}
+
+TEST(ByteSource, AReadThatDripsEndsAtTheLimitOfItsPolicy) {
+  const test::LoopbackServer server([](const std::string& request, const test::LoopbackServer::Send& send) {
+    send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+    if (request.starts_with("HEAD")) return;
+    while (send(std::string(100, 'x'))) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  });
+  const RetryPolicy policy{.deadline = std::chrono::seconds(1), .limit = std::chrono::seconds(1)};
+  const auto source = open_bytes(server.url() + "/a", policy);
+  std::string bytes(1'000'000, ' ');
+  const std::string sentence = error_of([&] { source->read(0, bytes); });
+  EXPECT_TRUE(sentence.starts_with(server.url() + "/a: timeout was reached, after 1 attempts in ")) << sentence;
+}
+
+TEST(Http, RedirectsToAnotherServerLoseTokensAndSignatures) {
+  std::vector<std::string> seen;
+  const test::LoopbackServer other([&](const std::string& request, const test::LoopbackServer::Send& send) {
+    seen.push_back(request);
+    send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+  });
+  const test::LoopbackServer first([&](const std::string& request, const test::LoopbackServer::Send& send) {
+    seen.push_back(request);
+    send("HTTP/1.1 307 Elsewhere\r\nLocation: " + other.url() + "/b\r\nContent-Length: 0\r\n\r\n");
+  });
+  HttpRequest request{.url = parse_url(first.url() + "/a"), .headers = {{"range", "bytes=0-1"}}};
+  sign_request(request, {"key", "secret", "the session"}, "us-east-1", 1);
+  EXPECT_EQ(http_through_redirects(request).body, "ok");
+  ASSERT_EQ(seen.size(), 2U);
+  for (const char* part : {"the session", "Signature="}) {
+    EXPECT_NE(seen[0].find(part), std::string::npos) << part;
+    EXPECT_EQ(seen[1].find(part), std::string::npos) << part;
+  }
+  EXPECT_NE(seen[1].find("range: bytes=0-1"), std::string::npos);
+  EXPECT_NE(seen[1].find(other.url().substr(7)), std::string::npos);  // the host that it was sent to
 }
 
 }  // namespace

@@ -1,0 +1,240 @@
+#include "titanium/remote/role_credentials.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "titanium/base/file.h"
+#include "titanium/base/json.h"
+#include "titanium/remote/environment.h"
+#include "titanium/remote/retry.h"
+#include "titanium/remote/xml.h"
+
+namespace titanium::remote {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kMetadataServer = "http://169.254.169.254";
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr int64_t kRenewBefore = 300;  // seconds before they expire
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+template <typename T>
+struct Lease {
+  T value{};
+  int64_t expires = kNever;
+};
+
+// What was given for a while. It is renewed by whoever asks first when half of its time or all but five minutes of it
+// are over; the others wait.
+template <typename T>
+class Leased {
+ public:
+  explicit Leased(std::function<Lease<T>()> ask) : ask_(std::move(ask)) {}
+
+  T get() {
+    const std::lock_guard lock(mutex_);
+    const int64_t time = now();
+    if (time < renew_) return lease_.value;
+    try {
+      Lease<T> next = ask_();
+      TI_CHECK(renew_ == 0 || next.expires != kNever, "nobody answers where they came from.");
+      lease_ = std::move(next);
+      renew_ =
+          lease_.expires == kNever ? kNever : lease_.expires - std::min(kRenewBefore, (lease_.expires - time + 1) / 2);
+    } catch (const Error& error) {
+      if (renew_ == 0 || time >= lease_.expires) throw;
+      log_warning("Credentials that expire in {} s cannot be renewed yet: {}", lease_.expires - time, error.what());
+      renew_ = time + 10;
+    }
+    return lease_.value;
+  }
+
+ private:
+  std::mutex mutex_;
+  const std::function<Lease<T>()> ask_;
+  Lease<T> lease_;
+  int64_t renew_ = 0;
+};
+
+// "2026-11-18T09:30:00Z", also with a fraction of a second; what is no time is taken for a quarter of an hour.
+int64_t time_of(const std::string& text) {
+  std::tm parts{};
+  const char* end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  return end != nullptr ? ::timegm(&parts) : now() + 900;
+}
+
+// Nobody but these servers may see such a request: proxies of the environment are passed by.
+HttpRequest direct(const std::string& method, const std::string& url) {
+  return {.method = method, .url = parse_url(url), .direct = true};
+}
+
+// The answer of a place that the environment names.
+HttpResponse answer_of(HttpRequest request, const char* what) {
+  request.limit = std::chrono::seconds(10);
+  return with_retries({.deadline = std::chrono::seconds(20)}, [&] {
+    HttpResponse response = http_once(request);
+    const std::string place = request.url.without_query();
+    if (is_transient(response.status)) throw TransientError(fmt::format("{} answers {}", place, response.status));
+    if (response.status != 200)
+      throw UsageError(fmt::format("{} are refused by {} (status {}). Check the role and the variables that name it.",
+                                   what, place, response.status));
+    return response;
+  });
+}
+
+// The answer of a metadata service; none where nobody answers, which shows within seconds.
+std::optional<HttpResponse> metadata(HttpRequest request) {
+  request.limit = std::chrono::seconds(1);
+  bool silent = false;
+  return with_retries({.deadline = std::chrono::seconds(20)}, [&]() -> std::optional<HttpResponse> {
+    std::optional<HttpResponse> response;
+    try {
+      response = http_once(request);
+    } catch (const TransientError&) {
+      if (std::exchange(silent, true)) return std::nullopt;
+      throw;
+    }
+    if (is_transient(response->status))
+      throw TransientError(fmt::format("{} answers {}", request.url.without_query(), response->status));
+    return response;
+  });
+}
+
+Lease<AwsCredentials> credentials_of(const HttpResponse& response) {
+  try {
+    const Json object = parse_json(response.body);
+    return {.value = {object.at("AccessKeyId"), object.at("SecretAccessKey"), object.value("Token", "")},
+            .expires = time_of(object.value("Expiration", ""))};
+  } catch (const std::exception&) {  // what was wrong with it might show a secret
+    throw Error(fmt::format("{} does not answer with credentials.", response.url.without_query()));
+  }
+}
+
+Lease<std::string> token_of(const HttpResponse& response) {
+  try {
+    const Json object = parse_json(response.body);
+    const Json& seconds = object.at("expires_in");  // Azure has it as a string
+    return {.value = object.at("access_token"),
+            .expires = now() + (seconds.is_string() ? std::stoll(seconds.get<std::string>()) : integer_of(seconds))};
+  } catch (const std::exception&) {
+    throw Error(fmt::format("{} does not answer with a token.", response.url.without_query()));
+  }
+}
+
+// Of a pod: its service account's token is exchanged for credentials.
+Lease<AwsCredentials> web_identity() {
+  const std::string given = variable("AWS_ENDPOINT_URL_STS"), session = variable("AWS_ROLE_SESSION_NAME");
+  const std::string server =
+      given.empty() ? fmt::format("https://sts.{}.amazonaws.com", aws_region_of_environment()) : given;
+  HttpRequest request{.method = "POST", .url = parse_url(server)};
+  request.url.path = "/";
+  request.headers["content-type"] = "application/x-www-form-urlencoded";
+  request.body = fmt::format(
+      "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn={}&RoleSessionName={}&WebIdentityToken={}",
+      percent_encode(variable("AWS_ROLE_ARN"), false), percent_encode(session.empty() ? "titanium" : session, false),
+      percent_encode(read_file(variable("AWS_WEB_IDENTITY_TOKEN_FILE"), "token"), false));
+  const std::string xml = answer_of(request, "Credentials of AWS_ROLE_ARN").body;
+  const AwsCredentials credentials{first_element(xml, "AccessKeyId"), first_element(xml, "SecretAccessKey"),
+                                   first_element(xml, "SessionToken")};
+  TI_CHECK(!credentials.key.empty() && !credentials.secret.empty(), "{} does not answer with credentials.", server);
+  return {.value = credentials, .expires = time_of(first_element(xml, "Expiration"))};
+}
+
+// Of a container. Its token goes to this machine or over HTTPS and nowhere else.
+Lease<AwsCredentials> container() {
+  const std::string relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+  const std::string url =
+      relative.empty() ? variable("AWS_CONTAINER_CREDENTIALS_FULL_URI") : "http://169.254.170.2" + relative;
+  HttpRequest request = direct("GET", url);
+  const std::string host = request.url.host.substr(0, request.url.host.rfind(':'));
+  const std::array<std::string, 4> here = {"127.0.0.1", "localhost", "169.254.170.2", "169.254.170.23"};
+  if (request.url.scheme != "https" && std::ranges::find(here, host) == here.end())
+    throw UsageError(
+        fmt::format("AWS_CONTAINER_CREDENTIALS_FULL_URI = {} is neither HTTPS nor a server of this machine.",
+                    request.url.without_query()));
+  const std::string file = variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+  std::string token = file.empty() ? variable("AWS_CONTAINER_AUTHORIZATION_TOKEN") : read_file(file, "token");
+  while (token.ends_with('\n')) token.pop_back();
+  if (!token.empty()) request.headers["authorization"] = token;
+  return credentials_of(answer_of(request, "Credentials of this container"));
+}
+
+// Of a machine, with a session of its metadata service.
+Lease<AwsCredentials> machine() {
+  if (variable("AWS_EC2_METADATA_DISABLED") == "true") return {};
+  const std::string given = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+  std::string server = given.empty() ? kMetadataServer : given;
+  while (server.ends_with('/')) server.pop_back();
+  HttpRequest session = direct("PUT", server + "/latest/api/token");
+  session.headers["x-aws-ec2-metadata-token-ttl-seconds"] = "21600";
+  const auto token = metadata(session);
+  if (!token || token->status != 200) return {};
+  HttpRequest request = direct("GET", server + "/latest/meta-data/iam/security-credentials/");
+  request.headers["x-aws-ec2-metadata-token"] = token->body;
+  const auto role = metadata(request);
+  if (!role || role->status != 200 || role->body.empty()) return {};  // the machine has no role
+  request.url.path += percent_encode(role->body.substr(0, role->body.find('\n')), false);
+  return credentials_of(answer_of(request, "Credentials of this machine"));
+}
+
+Lease<AwsCredentials> ask_amazon() {
+  if (!variable("AWS_WEB_IDENTITY_TOKEN_FILE").empty() && !variable("AWS_ROLE_ARN").empty()) return web_identity();
+  if (!variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").empty() ||
+      !variable("AWS_CONTAINER_CREDENTIALS_FULL_URI").empty())
+    return container();
+  return machine();
+}
+
+Lease<std::string> ask_google() {
+  if (variable("NO_GCE_CHECK") == "true") return {};
+  const std::string host = variable("GCE_METADATA_HOST");
+  HttpRequest request = direct("GET", (host.empty() ? kMetadataServer : "http://" + host) +
+                                          "/computeMetadata/v1/instance/service-accounts/default/token");
+  request.headers["metadata-flavor"] = "Google";
+  const auto response = metadata(request);
+  if (!response || response->status != 200 || response->header("metadata-flavor") != "Google") return {};
+  return token_of(*response);
+}
+
+Lease<std::string> ask_azure() {
+  const std::string given = variable("AZURE_POD_IDENTITY_AUTHORITY_HOST"), identity = variable("AZURE_CLIENT_ID");
+  std::string server = given.empty() ? kMetadataServer : given;
+  while (server.ends_with('/')) server.pop_back();
+  HttpRequest request = direct("GET", server + "/metadata/identity/oauth2/token");
+  request.url.query = "api-version=2018-02-01&resource=https%3A%2F%2Fstorage.azure.com%2F" +
+                      (identity.empty() ? "" : "&client_id=" + percent_encode(identity, false));
+  request.headers["metadata"] = "true";
+  return token_of(answer_of(request, "Tokens for AZURE_STORAGE_AUTH_MODE = login"));
+}
+
+}  // namespace
+
+// Never destroyed: threads may still read when the program ends.
+AwsCredentials aws_role_credentials() {
+  static auto* leased = new Leased<AwsCredentials>(ask_amazon);
+  return leased->get();
+}
+
+std::string google_role_token() {
+  static auto* leased = new Leased<std::string>(ask_google);
+  return leased->get();
+}
+
+std::string azure_role_token() {
+  static auto* leased = new Leased<std::string>(ask_azure);
+  return leased->get();
+}
+
+}  // namespace titanium::remote

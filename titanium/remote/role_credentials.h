@@ -1,0 +1,25 @@
+// Credentials that clouds give to the machines, containers and pods that they run, so that no key has to lie there.
+// docs/object_stores.md says which variables name them. All functions are thread-safe, keep what they have been given
+// until shortly before it expires, and then ask again. They throw Error when a place that the environment names does
+// not answer as it should; a machine that belongs to no cloud has no credentials.
+#pragma once
+
+#include <string>
+
+#include "titanium/remote/aws_signature.h"
+
+namespace titanium::remote {
+
+// Of a role of Amazon's, or none: those of the pod's service account (AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN),
+// of the container (AWS_CONTAINER_CREDENTIALS_FULL_URI or AWS_CONTAINER_CREDENTIALS_RELATIVE_URI), else of the machine
+// (version 2 of its metadata service, unless AWS_EC2_METADATA_DISABLED is true).
+AwsCredentials aws_role_credentials();
+
+// The token of the machine's or pod's account at Google, or "" (also where NO_GCE_CHECK is true).
+std::string google_role_token();
+
+// The token for storage of the machine's or pod's identity at Azure. Asked for only where the user wants it
+// (AZURE_STORAGE_AUTH_MODE=login), so that there is a sentence where there is none.
+std::string azure_role_token();
+
+}  // namespace titanium::remote
