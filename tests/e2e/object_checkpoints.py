@@ -1,4 +1,4 @@
-"""Checkpoints in a bucket: saved, listed, verified, resumed, removed and killed, through a server that fails."""
+"""Checkpoints in a bucket: saved, listed, verified, resumed, removed, killed and converted, through a server that fails."""
 
 import json
 import os
@@ -73,29 +73,91 @@ class ObjectCheckpoints(s3_case.S3Case):
             self.assertAlmostEqual(loss, expected[step], delta=2e-5 * loss, msg=str(step))
         self.tool("verify", "s3://runs/a/step-6")  # written by two ranks, over the one that was there
 
+    def kill_at(self, moment, command):
+        """Runs the command and kills it when it writes an object whose name ends so."""
+        run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment())
+        killed = []
+
+        def kill(method, path):
+            if method == "PUT" and path.split("?")[0].endswith(moment) and not killed:
+                killed.append(path)
+                self.proxy.down = True  # what it sends now does not arrive
+                run.send_signal(signal.SIGKILL)
+
+        self.proxy.on_write = kill
+        run.wait(100)
+        self.proxy.on_write, self.proxy.down = lambda method, path: None, False
+        self.assertEqual((run.returncode, len(killed)), (-signal.SIGKILL, 1))
+
     def test_a_killed_save_leaves_nothing_that_is_taken_for_a_checkpoint(self):
         self.train("s3://runs/b", 2)
         for moment in ("/step-4/titanium.json", "/step-4/.metadata"):
             with self.subTest(moment):
-                run = subprocess.Popen(self.command("s3://runs/b", "--training.steps=4"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment())
-                killed = []
-
-                def kill(method, path):
-                    if method == "PUT" and path.endswith(moment) and not killed:
-                        killed.append(path)
-                        self.proxy.down = True  # what it sends now does not arrive
-                        run.send_signal(signal.SIGKILL)
-
-                self.proxy.on_write = kill
-                run.wait(100)
-                self.proxy.on_write, self.proxy.down = lambda method, path: None, False
-                self.assertEqual((run.returncode, len(killed)), (-signal.SIGKILL, 1))
+                self.kill_at(moment, self.command("s3://runs/b", "--training.steps=4"))
                 self.assertIn("s3://runs/b/step-4", self.tool("list", "s3://runs/b"))
                 self.assertIn("not whole: it is never loaded", self.tool("list", "s3://runs/b"))
         output = self.train("s3://runs/b", 3, "--checkpoint.keep_latest_k=2")
         self.assertIn("Removed s3://runs/b/step-4, which a run has left that did not end its work on it", output)
         self.assertIn("Loading the checkpoint from s3://runs/b/step-2", output)
         self.assertNotIn("step-4", self.tool("list", "s3://runs/b"))
+
+    HUGGING_FACE = ("--checkpoint.last_save_model_only", "--checkpoint.last_save_in_hf")
+
+    def test_the_last_save_may_be_hugging_face_weights(self):
+        larger = f"--model.hf_assets_path={self.assets('larger')}"
+        self.train("folder", 3, larger, *self.HUGGING_FACE)
+        (expected,) = self.home.rglob("folder/step-3")
+        files = {path.name: path.read_bytes() for path in expected.iterdir()}
+        for layout in ((), ("--parallelism.data_parallel_shard_degree=2", "--training.local_batch_size=1"), ("--parallelism.tensor_parallel_degree=2",)):
+            with self.subTest(layout):
+                self.proxy.write_faults = [503, None, "reset", None, "lost", None, None, "lost", 503]
+                address = f"s3://runs/hf{len(layout)}"
+                self.train(address, 3, larger, *self.HUGGING_FACE, *layout, ranks=2 if layout else 1)
+                self.assertEqual(self.proxy.write_faults, [])
+                self.assertEqual(self.server.names("runs", f"hf{len(layout)}/step-3/"), set(files))
+                if not layout:
+                    for name, content in files.items():
+                        self.assertEqual(self.server.get("runs", f"hf0/step-3/{name}"), content, name)
+                self.assertIn("complete, and all bytes agree with the checksums of titanium.json", self.tool("verify", f"{address}/step-3"))
+        puts = [path.split("?")[0].rsplit("/", 1)[1] for method, path, _ in self.proxy.requests if method in ("PUT", "POST") and "/hf0/step-3/" in path]
+        self.assertEqual((puts[0], puts[-1]), (".unfinished", "model.safetensors"))
+        self.assertIn("Loading the checkpoint from s3://runs/hf0/step-3", self.train("s3://runs/hf0", 3, larger, *self.HUGGING_FACE))
+        self.train("other", 1, larger, "--checkpoint.initial_load_path=s3://runs/hf0/step-3", "--checkpoint.initial_load_in_hf")
+
+    def test_killed_hugging_face_weights_are_removed(self):
+        self.train("s3://runs/e", 2, "--checkpoint.keep_latest_k=0")
+        for moment in ("/step-3/config.json", "/step-3/titanium.json", "/step-3/model.safetensors"):
+            with self.subTest(moment):
+                self.kill_at(moment, self.command("s3://runs/e", "--training.steps=3", *self.HUGGING_FACE))
+                self.assertIn(".unfinished", self.server.names("runs", "e/step-3/"))
+                self.assertIn("not whole: it is never loaded", self.tool("list", "s3://runs/e"))
+                output = self.train("s3://runs/e", 2)
+                self.assertIn("Removed s3://runs/e/step-3, which a run has left that did not end its work on it", output)
+                self.assertEqual(self.server.names("runs", "e/step-3/"), set())
+
+    def test_converted_weights_go_to_a_bucket(self):
+        larger = f"--model.hf_assets_path={self.assets('larger')}"
+        self.train("s3://runs/f", 2, larger)
+        source, assets = "s3://runs/f/step-2", ("--hf-assets", str(self.assets("larger")))
+        hf, dcp, torch_file = (f"s3://runs/converted/{name}" for name in ("hf", "dcp", "weights.pt"))
+        self.convert(source, hf, "--to", "hf", *assets)
+        self.convert(hf, dcp, "--to", "dcp")
+        self.convert(dcp, torch_file, "--to", "torch")
+        self.convert(torch_file, str(self.home / "back"), "--to", "hf", *assets)
+        self.convert(source, str(self.home / "direct"), "--to", "hf", *assets)
+        self.assertEqual((self.home / "back/model.safetensors").read_bytes(), (self.home / "direct/model.safetensors").read_bytes())
+        for place in (hf, dcp):
+            self.assertIn("complete", self.tool("verify", place))
+        self.assertIn(f"{hf} exists. Name another place, or give --force to replace it.", self.convert(source, hf, "--to", "hf", *assets, code=2))
+        self.assertIn(f"{torch_file} exists.", self.convert(dcp, torch_file, "--to", "torch", code=2))
+        self.convert(source, hf, "--to", "hf", "--force", *assets)
+        self.assertIn("s3://runs/converted is a folder that holds something else", self.convert(source, "s3://runs/converted", "--to", "hf", "--force", *assets, code=2))
+        self.assertIn("https://host/x cannot be written: only s3:// and gs:// can.", self.convert(source, "https://host/x", "--to", "hf", *assets, code=2))
+
+    def convert(self, *arguments, code=0):
+        run = subprocess.run([TITANIUM, "convert", *arguments], capture_output=True, text=True, env=self.environment())
+        self.assertEqual(run.returncode, code, run.stdout + run.stderr)
+        return run.stdout + run.stderr
 
     def test_old_steps_are_removed_and_damage_is_found(self):
         output = self.train("s3://runs/c", 8, "--checkpoint.keep_latest_k=2")
@@ -110,7 +172,6 @@ class ObjectCheckpoints(s3_case.S3Case):
             ("s3://runs/d", [], dict(secret="wrong"), "s3://runs/d/: access is denied: the key or its secret is wrong. Check the credentials and the bucket's permissions."),
             ("s3://nowhere/d", [], {}, "s3://nowhere/d/: there is no bucket nowhere. Check its name and the region."),
             ("https://host/d", [], {}, "checkpoint.folder = https://host/d cannot be written: only s3:// and gs:// can. Name one of them, or a folder."),
-            ("s3://runs/d", ["--checkpoint.last_save_in_hf", "--checkpoint.last_save_model_only"], {}, "checkpoint.last_save_in_hf writes to folders alone, and checkpoint.folder = s3://runs/d is an address."),
         ):
             with self.subTest(sentence):
                 self.assertIn(sentence, self.train(folder, 1, *options, code=2, **environment))

@@ -40,18 +40,6 @@ size_t cheapest_dim(std::span<const Box> boxes, std::span<const size_t> chosen) 
 
 }  // namespace
 
-std::optional<Box> intersection(const Box& a, const Box& b) {
-  Box common;
-  for (size_t dim = 0; dim < a.shape.size(); ++dim) {
-    const int64_t begin = std::max(a.offset[dim], b.offset[dim]);
-    const int64_t end = std::min(a.offset[dim] + a.shape[dim], b.offset[dim] + b.shape[dim]);
-    if (begin >= end) return std::nullopt;
-    common.offset.push_back(begin);
-    common.shape.push_back(end - begin);
-  }
-  return common;
-}
-
 std::optional<std::pair<size_t, size_t>> find_overlap(std::span<const Box> boxes) {
   std::vector<size_t> order;
   for (size_t i = 0; i < boxes.size(); ++i) {

@@ -12,9 +12,6 @@
 
 namespace titanium::checkpoint {
 
-// What two boxes of the same tensor have in common; nothing when that is empty. A box without dims is one element.
-std::optional<Box> intersection(const Box& a, const Box& b);
-
 // Two of the boxes that have elements in common, if there are such. Empty boxes have none.
 std::optional<std::pair<size_t, size_t>> find_overlap(std::span<const Box> boxes);
 

@@ -32,7 +32,7 @@ bool is_file_name(const std::string& name) {
 }
 
 FileSum parse_sum(const std::string& file, const json& value) {
-  FileSum sum{.file = file, .size = value.at("size").get<uint64_t>(), .blocks = {}};
+  FileSum sum{.file = file, .size = static_cast<uint64_t>(integer_of(value.at("size"))), .blocks = {}};
   const auto text = value.at("blocks").get<std::string>();
   const uint64_t blocks = sum.size / kSumBlock + (sum.size % kSumBlock != 0 ? 1 : 0);
   TI_CHECK(is_file_name(file) && text.size() % kDigits == 0 && text.size() / kDigits == blocks,
@@ -52,7 +52,7 @@ Sidecar parse(std::string_view text) {
                checksum_member(text.substr(0, text.size() - kMemberSize)) == text.substr(text.size() - kMemberSize),
            "the bytes have changed since they were written. {}", kRemedy);
   const json value = parse_json(text);
-  const int version = value.at("version").get<int>();
+  const int64_t version = integer_of(value.at("version"));
   TI_CHECK(version == kVersion, "this is version {}, but {} is expected. Use the program that wrote the checkpoint.",
            version, kVersion);
   Sidecar sidecar{.facts = value.at("facts").get<std::map<std::string, std::string>>(), .sums = {}};

@@ -14,6 +14,10 @@ namespace {
 
 std::string name_in_step(const std::string& address) { return address.substr(address.rfind('/') + 1); }
 
+constexpr const char* kUnfinished = ".unfinished";
+
+bool says_unfinished(const std::string& address) { return name_in_step(address) == kUnfinished; }
+
 bool is_ours(const std::string& address) {
   const std::string name = name_in_step(address);
   return name == kSidecarFile || (name.starts_with("__") && name.ends_with(".distcp"));
@@ -39,22 +43,35 @@ std::vector<StepObjects> list_step_objects(const std::filesystem::path& root) {
 }
 
 void remove_step_objects(const std::filesystem::path& folder) {
-  std::vector<std::string> markers, others;
+  std::vector<std::string> markers, others, last;
   for (const remote::RemoteFile& file : remote::list_files(folder.string() + "/"))
-    (is_marker(file.name) ? markers : others).push_back(file.path);
-  remote::remove_objects(markers);
-  remote::remove_objects(others);
+    (is_marker(file.name) ? markers : says_unfinished(file.path) ? last : others).push_back(file.path);
+  for (const auto& objects : {markers, others, last}) remote::remove_objects(objects);
+}
+
+void mark_unfinished(const std::filesystem::path& folder) {
+  remote::ObjectWriter object((folder / kUnfinished).string());
+  object.write(std::as_bytes(std::span(std::string_view("Titanium is writing here.\n"))));
+  object.publish();
+}
+
+void unmark_unfinished(const std::filesystem::path& folder) {
+  remote::remove_objects({(folder / kUnfinished).string()});
 }
 
 void remove_unfinished_objects(const std::filesystem::path& root) {
   for (const StepObjects& step : list_step_objects(root)) {
-    if (step.whole) continue;
     const std::filesystem::path folder = step_folder(root, step.step);
-    if (!std::ranges::all_of(step.addresses, is_ours)) {
+    const bool marked = std::ranges::any_of(step.addresses, says_unfinished);
+    if (step.whole) {
+      if (marked) unmark_unfinished(folder);  // the run was killed after everything else
+      continue;
+    }
+    if (!marked && !std::ranges::all_of(step.addresses, is_ours)) {
       log_warning("{} is not a whole checkpoint and is left alone: it has no .metadata", folder.string());
       continue;
     }
-    remote::remove_objects(step.addresses);
+    remove_step_objects(folder);
     log_info("Removed {}, which a run has left that did not end its work on it", folder.string());
   }
   if (const size_t uploads = remote::abort_uploads(root.string() + "/step-"); uploads > 0)

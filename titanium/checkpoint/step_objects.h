@@ -1,9 +1,11 @@
 // Checkpoints of a run in a bucket: s3://bucket/folder/step-<N>/... See step_folders.h, which asks here for addresses.
 //
 // Note [Whole or not there, in a bucket]
-// A bucket has no rename. The objects of a checkpoint are written where they stay, and `.metadata` is the last: a step
-// without it is no checkpoint, for us and for torch. So a checkpoint that is written again or removed loses `.metadata`
-// first, and what a killed run has left is known by the lack of it.
+// A bucket has no rename. The objects of a checkpoint are written where they stay, and one of them is the last, the
+// marker: `.metadata`, or of Hugging Face weights the index or the only file. A step without it is no checkpoint, for
+// us and for others. So a checkpoint that is written again or removed loses its marker first, and what a killed run has
+// left is known by the lack of it. The files of Hugging Face weights have names that anybody may have given; so while
+// they are written, the object `.unfinished` stands beside them and says whose they are.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +25,12 @@ struct StepObjects {
 // All steps below the address, ascending. Throws as remote::list_files does.
 std::vector<StepObjects> list_step_objects(const std::filesystem::path& root);
 
-// Removes all objects below the address of one step, `.metadata` first. Throws.
+// Removes all objects below the address of one step, its marker first. Throws.
 void remove_step_objects(const std::filesystem::path& folder);
+
+// Before the first and after the last of a step's objects. Throw.
+void mark_unfinished(const std::filesystem::path& folder);
+void unmark_unfinished(const std::filesystem::path& folder);
 
 // Removes steps that are not whole and consist of nothing but what a save writes, and ends uploads that were begun
 // there. What it does is logged.

@@ -10,8 +10,10 @@
 #include "titanium/base/nearest_name.h"
 #include "titanium/base/printable.h"
 #include "titanium/checkpoint/boxes.h"
+#include "titanium/checkpoint/safetensors/reader.h"
 #include "titanium/checkpoint/sidecar.h"
 #include "titanium/checkpoint/torch_file/dtype.h"
+#include "titanium/checkpoint/torch_file/former_file.h"
 #include "titanium/remote/local_copy.h"
 #include "titanium/remote/url.h"
 
@@ -20,15 +22,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kTorchFile = "pytorch_model.bin";  // of models that were published before safetensors
 constexpr std::string_view kKinds =
-    "a distributed checkpoint (.metadata), Hugging Face weights (model.safetensors), Meta's shards "
+    "a distributed checkpoint (.metadata), Hugging Face weights (model.safetensors or pytorch_model.bin), Meta's "
+    "shards "
     "(consolidated.00.pth) "
     "or a file of torch.save or safetensors";
 
-bool is_zip(const fs::path& path) {
+bool is_torch_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
-  std::array<char, 4> magic{};
-  return file.read(magic.data(), magic.size()) && std::string_view(magic.data(), magic.size()) == "PK\x03\x04";
+  std::array<char, 16> head{};
+  file.read(head.data(), head.size());
+  return std::string_view(head.data(), 4) == "PK\x03\x04" || is_former_torch_file(std::as_bytes(std::span(head)));
 }
 
 // The last of the folders step-N, as a hint.
@@ -50,11 +55,10 @@ std::unique_ptr<WeightsSource> open_weights(const fs::path& path) {
     return ours ? open_dcp(path) : open_weights(remote::local_copy(path.string()));
   }
   if (!fs::exists(path)) throw UsageError(fmt::format("{} does not exist. Name {}.", path.string(), kKinds));
-  if (!fs::is_directory(path)) return is_zip(path) ? open_torch_file(path) : open_safetensors(path);
+  if (!fs::is_directory(path)) return is_torch_file(path) ? open_torch_file(path) : open_safetensors(path);
   if (fs::exists(path / ".metadata")) return open_dcp(path);
-  if (fs::exists(path / "model.safetensors") || fs::exists(path / "model.safetensors.index.json")) {
-    return open_safetensors(path);
-  }
+  if (find_safetensors(path)) return open_safetensors(path);
+  if (fs::exists(path / kTorchFile)) return open_torch_file(path / kTorchFile);
   if (fs::exists(path / "consolidated.00.pth")) return open_meta_shards(path);
   throw UsageError(fmt::format("folder {} holds no weights: it is not {}.{}", path.string(), kKinds, hint_of(path)));
 }

@@ -10,10 +10,16 @@
 #include "titanium/base/progress.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/dcp/writer.h"
+#include "titanium/checkpoint/io/mapped_file.h"
 #include "titanium/checkpoint/io/temporary_file.h"
+#include "titanium/checkpoint/step_folders.h"
+#include "titanium/checkpoint/step_objects.h"
 #include "titanium/checkpoint/torch_file/writer.h"
 #include "titanium/models/hugging_face_export.h"
 #include "titanium/models/model_weights.h"
+#include "titanium/remote/byte_source.h"
+#include "titanium/remote/object_writer.h"
+#include "titanium/remote/url.h"
 
 namespace titanium::models {
 namespace {
@@ -65,7 +71,8 @@ Dtype common_dtype(const Model& model, const ModelWeights& weights) {
   return dtypes.size() == 1 ? *dtypes.begin() : at::kFloat;
 }
 
-Output output_of_model(const Model& model, std::shared_ptr<const ModelWeights> weights, std::optional<Dtype> dtype) {
+Output output_of_model(const Model& model, const std::shared_ptr<const ModelWeights>& weights,
+                       std::optional<Dtype> dtype) {
   Output output;
   for (const auto& [fqn, shape] : model.stored_tensors()) {
     output.tensors.push_back({fqn, {fqn}, dtype.value_or(weights->dtype(fqn)), shape});
@@ -134,24 +141,78 @@ void write_hugging_face(const Model& model, const Output& output, const fs::path
   out.seal(folder);
 }
 
-bool holds_weights(const fs::path& folder) {
-  if (fs::is_empty(folder)) return true;
-  return std::ranges::any_of(
-      std::array{".metadata", "model.safetensors", "model.safetensors.index.json", "consolidated.00.pth"},
-      [&](const char* name) { return fs::exists(folder / name); });
+// What stands where the target is to be.
+struct Found {
+  bool is_there = false;
+  bool is_folder = false;
+  bool holds_weights = false;  // or nothing
+};
+
+bool is_address(const fs::path& target) { return remote::is_url(target.string()); }
+
+bool tells_of_weights(const std::string& name) { return checkpoint::is_marker(name) || name == "consolidated.00.pth"; }
+
+Found look_at_address(const fs::path& target) {
+  if (remote::exists(target.string())) return {.is_there = true};
+  const std::vector<remote::RemoteFile> files = remote::list_files(target.string() + "/");
+  return {!files.empty(), true,
+          std::ranges::any_of(files, [](const auto& file) { return tells_of_weights(file.name); })};
+}
+
+Found look_at(const fs::path& target) {
+  if (is_address(target)) return look_at_address(target);
+  if (!fs::exists(fs::symlink_status(target))) return {};
+  if (!fs::is_directory(target)) return {.is_there = true};
+  const auto tells = [](const fs::directory_entry& entry) {
+    return tells_of_weights(entry.path().filename().string());
+  };
+  return {true, true, fs::is_empty(target) || std::ranges::any_of(fs::directory_iterator(target), tells)};
 }
 
 void check_target(const fs::path& target, const ConvertOptions& options) {
-  if (!fs::exists(fs::symlink_status(target))) return;
+  if (is_address(target) && !remote::is_writable_address(target.string())) {
+    throw UsageError(
+        fmt::format("{} cannot be written: only s3:// and gs:// can. Name one of them, or a folder.", target.string()));
+  }
+  const Found found = look_at(target);
+  if (!found.is_there) return;
   if (!options.replace) {
     throw UsageError(fmt::format("{} exists. Name another place, or give --force to replace it.", target.string()));
   }
-  const bool is_folder = fs::is_directory(target);
-  if (is_folder == (options.to != WeightsFormat::kTorch) && (!is_folder || holds_weights(target))) return;
+  const bool is_folder = found.is_folder;
+  if (is_folder == (options.to != WeightsFormat::kTorch) && (!is_folder || found.holds_weights)) return;
   throw UsageError(
       fmt::format("{} is a {} that holds something else than the {} to be written: it is not replaced, even "
                   "with --force. Name another place, or remove it.",
                   target.string(), is_folder ? "folder" : "file", is_folder ? "weights" : "folder"));
+}
+
+// Sends a folder to an address, file by file; last what makes it whole.
+void send_folder(const fs::path& folder, const fs::path& target) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::ranges::sort(names, {}, [](const std::string& name) { return std::pair(checkpoint::is_marker(name), name); });
+  checkpoint::remove_step_objects(target);
+  for (const std::string& name : names) {
+    const checkpoint::MappedFile bytes(folder / name, "file");
+    checkpoint::TemporaryFile object(target / name);
+    object.write(bytes.bytes());
+    object.publish();
+  }
+}
+
+// By way of a folder of this machine, because the files of Hugging Face weights are not written from front to back.
+void write_by_way_of_disk(const fs::path& target, const std::function<void(const fs::path&)>& write) {
+  const fs::path folder = fs::temp_directory_path() / fmt::format("titanium-convert-{}", ::getpid());
+  std::error_code ignored;
+  try {
+    write(folder);
+    send_folder(folder, target);
+  } catch (...) {
+    fs::remove_all(folder, ignored);
+    throw;
+  }
+  fs::remove_all(folder, ignored);
 }
 
 // A folder under a name of its own, which then takes the target's place; removed when something fails before that.
@@ -192,14 +253,19 @@ void convert_weights(const checkpoint::WeightsSource& source, const fs::path& gi
   } else {
     output = output_of_everything(source, options.dtype);
   }
+  const auto as_dcp = [&](const fs::path& folder) { write_dcp(source, output, folder); };
+  const auto as_hugging_face = [&](const fs::path& folder) {
+    write_hugging_face(*options.model, output, folder, options.assets);
+  };
   switch (options.to) {
     case WeightsFormat::kTorch:
       return write_torch(source, output, target);
     case WeightsFormat::kDcp:
-      return write_folder(target, [&](const fs::path& folder) { write_dcp(source, output, folder); });
+      if (!is_address(target)) return write_folder(target, as_dcp);
+      checkpoint::remove_step_objects(target);
+      return as_dcp(target);
     case WeightsFormat::kHuggingFace:
-      return write_folder(
-          target, [&](const fs::path& folder) { write_hugging_face(*options.model, output, folder, options.assets); });
+      return is_address(target) ? write_by_way_of_disk(target, as_hugging_face) : write_folder(target, as_hugging_face);
   }
 }
 

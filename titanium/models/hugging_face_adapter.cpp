@@ -44,7 +44,7 @@ void for_each_run(const std::vector<HuggingFacePiece>& pieces, const Box& box, c
   TI_ASSERT(part.sizes() == at::IntArrayRef(box.shape), "the tensor is not that of box {}", checkpoint::to_string(box));
   int64_t covered = 0;
   for (const HuggingFacePiece& piece : pieces) {
-    const auto common = checkpoint::intersection(box, piece.box);
+    const auto common = intersection(box, piece.box);
     if (!common) continue;
     // The part's view of what is common, and its place in their tensor.
     Tensor view = part;

@@ -73,13 +73,22 @@ std::string complete_config_json(const std::string& config, const fs::path& asse
   return json.dump(2) + "\n";
 }
 
-void copy_tokenizer_files(const fs::path& assets, const fs::path& folder) {
+std::vector<fs::path> tokenizer_files(const fs::path& assets) {
+  std::vector<fs::path> files;
   for (const char* name : kTokenizerFiles) {
+    std::error_code ignored;
+    if (fs::is_regular_file(assets / name, ignored)) files.push_back(assets / name);
+  }
+  return files;
+}
+
+void copy_tokenizer_files(const fs::path& assets, const fs::path& folder) {
+  for (const fs::path& file : tokenizer_files(assets)) {
     std::error_code error;
-    if (!fs::is_regular_file(assets / name, error) || fs::equivalent(assets, folder, error)) continue;
-    fs::copy_file(assets / name, folder / name, fs::copy_options::overwrite_existing, error);
-    TI_CHECK(!error, "{} cannot be copied to {}: {}. Check permissions and free space.", (assets / name).string(),
-             folder.string(), error.message());
+    if (fs::equivalent(assets, folder, error)) continue;
+    fs::copy_file(file, folder / file.filename(), fs::copy_options::overwrite_existing, error);
+    TI_CHECK(!error, "{} cannot be copied to {}: {}. Check permissions and free space.", file.string(), folder.string(),
+             error.message());
   }
 }
 

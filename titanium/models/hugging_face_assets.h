@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace titanium::models {
 
@@ -11,8 +12,10 @@ namespace titanium::models {
 // model. Throws Error when a file of the assets is not what its name says.
 std::string complete_config_json(const std::string& config, const std::filesystem::path& assets);
 
-// Copies the files of the tokenizer and the options of generation that are there. Throws Error when one cannot be
-// copied.
+// The files of the tokenizer and the options of generation that are there.
+std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& assets);
+
+// Copies these. Throws Error when one cannot be copied.
 void copy_tokenizer_files(const std::filesystem::path& assets, const std::filesystem::path& folder);
 
 }  // namespace titanium::models

@@ -64,9 +64,10 @@ class OutputFile {
   int file_;
 };
 
-// Writes contiguous bytes of a box of a tensor that begins at byte `begin` of the file: one write for each stretch that
-// is contiguous there.
-void write_box(const OutputFile& file, uint64_t begin, const Shape& shape, const Box& box, const Tensor& bytes) {
+// Cuts contiguous bytes of a box of a tensor that begins at byte `begin` of the file into the stretches that are
+// contiguous there.
+void cut_box(uint64_t begin, const Shape& shape, const Box& box, const Tensor& bytes,
+             const HuggingFaceExport::UseBytes& use) {
   size_t inner = shape.size();
   int64_t stretch = bytes.element_size();
   for (; inner > 1 && box.shape[inner - 1] == shape[inner - 1]; --inner) stretch *= shape[inner - 1];
@@ -78,7 +79,7 @@ void write_box(const OutputFile& file, uint64_t begin, const Shape& shape, const
     for (size_t dim = 0; dim < inner; ++dim) {
       position = position * shape[dim] + box.offset[dim] + (dim + 1 < inner ? index[dim] : 0);
     }
-    file.write_at(begin + static_cast<uint64_t>(position * stretch), rest.first(step));
+    use(begin + static_cast<uint64_t>(position * stretch), rest.first(step));
     for (size_t dim = inner - 1; dim > 0 && ++index[dim - 1] == box.shape[dim - 1]; --dim) index[dim - 1] = 0;
   }
 }
@@ -154,11 +155,11 @@ void HuggingFaceExport::create_files(const fs::path& folder) const {
   TI_CHECK(!error, "{} cannot be made: {}. Check permissions and free space.", folder.string(), error.message());
   for (const File& planned : files_) {
     const OutputFile file(folder / planned.name, O_WRONLY | O_CREAT | O_TRUNC);
-    const std::string header = checkpoint::format_safetensors_header(planned.header);
-    file.write_at(0, std::as_bytes(std::span(header)));
+    const std::string text = checkpoint::format_safetensors_header(planned.header);
+    file.write_at(0, std::as_bytes(std::span(text)));
     file.resize(planned.header.data_offset + planned.header.entries.back().end);
   }
-  if (files_.size() > 1) write_file_atomically(folder / kIndexFile, index_json());
+  if (const auto index = index_file()) write_file_atomically(folder / index->first, index->second);
   write_file_atomically(folder / "config.json", complete_config_json(config_, assets_));
   copy_tokenizer_files(assets_, folder);
 }
@@ -167,28 +168,102 @@ void HuggingFaceExport::write(const fs::path& folder, const std::string& fqn, co
                               const Tensor& part) const {
   if (part.numel() == 0) return;
   const c10::NoGradGuard no_grad;
+  warn_if_left_out(fqn, part);
   const auto& pieces = pieces_.at(fqn);
-  if (pieces.empty()) {
-    if (part.count_nonzero().item<int64_t>() > 0 && !left_out_.test_and_set()) {
-      log_warning("{} has no place at Hugging Face: its numbers are left out, as are those of its like", fqn);
-    }
-    return;
-  }
+  if (pieces.empty()) return;
   std::map<size_t, OutputFile> open;
-  const auto write_run = [&](const HuggingFacePiece& piece, const Box& theirs, const Tensor& view) {
+  for_each_run(pieces, box, part, [&](const HuggingFacePiece& piece, const Box& theirs, const Tensor& view) {
+    const size_t number = places_.at(piece.name).file;
+    const OutputFile& file = open.try_emplace(number, folder / files_[number].name, O_WRONLY).first->second;
+    for_each_stretch(piece, theirs, view,
+                     [&](uint64_t position, std::span<const std::byte> bytes) { file.write_at(position, bytes); });
+  });
+}
+
+void HuggingFaceExport::for_each_stretch(const HuggingFacePiece& piece, const Box& theirs, const Tensor& view,
+                                         const UseBytes& use) const {
+  const int64_t bytes_of_row = view.numel() / view.size(0) * static_cast<int64_t>(c10::elementSize(dtype_));
+  const int64_t rows_at_a_time = std::max<int64_t>(kBlockBytes / bytes_of_row, 1);
+  for (int64_t row = 0; row < view.size(0); row += rows_at_a_time) {
+    Box rows = theirs;
+    rows.offset[0] += row;
+    rows.shape[0] = std::min(rows_at_a_time, view.size(0) - row);
+    const Tensor bytes = view.narrow(0, row, rows.shape[0]).to(dtype_).cpu().contiguous();
+    cut_box(places_.at(piece.name).begin, piece.shape(), rows, bytes, use);
+  }
+}
+
+void HuggingFaceExport::for_each_stretch(const Range& range, const std::string& fqn, const Box& box, const Tensor& part,
+                                         const UseBytes& use) const {
+  if (part.numel() == 0 || !touches(range, fqn)) return;
+  const c10::NoGradGuard no_grad;
+  for_each_run(pieces_.at(fqn), box, part, [&](const HuggingFacePiece& piece, const Box& theirs, const Tensor& view) {
     const Place& place = places_.at(piece.name);
-    const OutputFile& file = open.try_emplace(place.file, folder / files_[place.file].name, O_WRONLY).first->second;
-    const int64_t row_bytes = view.numel() / view.size(0) * static_cast<int64_t>(c10::elementSize(dtype_));
-    const int64_t rows_at_a_time = std::max<int64_t>(kBlockBytes / row_bytes, 1);
-    for (int64_t row = 0; row < view.size(0); row += rows_at_a_time) {
-      Box rows = theirs;
-      rows.offset[0] += row;
-      rows.shape[0] = std::min(rows_at_a_time, view.size(0) - row);
-      const Tensor bytes = view.narrow(0, row, rows.shape[0]).to(dtype_).cpu().contiguous();
-      write_box(file, place.begin, piece.shape(), rows, bytes);
+    if (place.file != range.file) return;
+    const auto row_at = [&](uint64_t position) {
+      return static_cast<int64_t>((std::max(position, place.begin) - place.begin) / row_bytes(piece));
+    };
+    const int64_t first = std::max(row_at(range.begin), theirs.offset[0]);
+    const int64_t last = std::min(row_at(range.end), theirs.offset[0] + theirs.shape[0]);
+    if (first >= last) return;
+    Box rows = theirs;
+    rows.offset[0] = first;
+    rows.shape[0] = last - first;
+    for_each_stretch(piece, rows, view.narrow(0, first - theirs.offset[0], last - first), use);
+  });
+}
+
+uint64_t HuggingFaceExport::row_bytes(const HuggingFacePiece& piece) const {
+  const Shape shape = piece.shape();
+  return static_cast<uint64_t>(volume(shape) / shape.at(0)) * c10::elementSize(dtype_);
+}
+
+bool HuggingFaceExport::touches(const Range& range, const std::string& fqn) const {
+  return std::ranges::any_of(pieces_.at(fqn), [&](const HuggingFacePiece& piece) {
+    const Place& place = places_.at(piece.name);
+    const uint64_t end = place.begin + static_cast<uint64_t>(volume(piece.shape())) * c10::elementSize(dtype_);
+    return place.file == range.file && place.begin < range.end && range.begin < end;
+  });
+}
+
+std::vector<HuggingFaceExport::Range> HuggingFaceExport::ranges(size_t file, uint64_t bytes) const {
+  const checkpoint::SafetensorsHeader& header = files_[file].header;
+  std::vector<Range> ranges = {{file, header.data_offset, header.data_offset}};
+  for (const auto& entry : header.entries) {
+    auto rows = static_cast<uint64_t>(entry.shape.at(0));
+    const uint64_t row = (entry.end - entry.begin) / rows;
+    while (rows > 0) {
+      const uint64_t filled = ranges.back().end - ranges.back().begin;
+      if (filled > 0 && filled + row > bytes) {
+        ranges.push_back({file, ranges.back().end, ranges.back().end});
+        continue;
+      }
+      const uint64_t taken = std::clamp<uint64_t>((bytes - std::min(bytes, filled)) / row, 1, rows);
+      ranges.back().end += taken * row;
+      rows -= taken;
     }
-  };
-  for_each_run(pieces, box, part, write_run);
+  }
+  return ranges;
+}
+
+void HuggingFaceExport::warn_if_left_out(const std::string& fqn, const Tensor& part) const {
+  if (!pieces_.at(fqn).empty() || part.count_nonzero().item<int64_t>() == 0 || left_out_.test_and_set()) return;
+  log_warning("{} has no place at Hugging Face: its numbers are left out, as are those of its like", fqn);
+}
+
+std::string HuggingFaceExport::header(size_t file) const {
+  return checkpoint::format_safetensors_header(files_[file].header);
+}
+
+std::map<std::string, std::string> HuggingFaceExport::other_files() const {
+  std::map<std::string, std::string> files = {{"config.json", complete_config_json(config_, assets_)}};
+  for (const fs::path& path : tokenizer_files(assets_)) files[path.filename().string()] = read_file(path, "file");
+  return files;
+}
+
+std::optional<std::pair<std::string, std::string>> HuggingFaceExport::index_file() const {
+  if (files_.size() == 1) return std::nullopt;
+  return std::pair<std::string, std::string>(kIndexFile, index_json());
 }
 
 void HuggingFaceExport::finish(const fs::path& folder) const {

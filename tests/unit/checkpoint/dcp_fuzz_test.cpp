@@ -5,6 +5,7 @@
 #include <random>
 
 #include "tests/support/test_folder.h"
+#include "tests/support/whole_tensor.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/checkpoint/dcp/reader.h"
@@ -38,7 +39,7 @@ Tensor read_all(const std::filesystem::path& folder) {
   for (const auto& [name, entry] : reader.metadata().entries) {
     try {
       if (std::holds_alternative<DcpTensor>(entry)) {
-        const Tensor tensor = reader.read_tensor(name);
+        const Tensor tensor = test::whole_tensor(reader, name);
         if (name == "w") found = tensor;
       } else {
         reader.read_object(name);

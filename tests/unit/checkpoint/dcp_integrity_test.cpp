@@ -247,8 +247,11 @@ TEST(DcpIntegrity, ASidecarThatMakesNoSenseIsRefused) {
   EXPECT_SAYS(refusal(R"("version":1,"facts":{})"), ("titanium.json: "));
   EXPECT_SAYS(refusal(R"("version":1,"facts":[5],"files":{})"), ("titanium.json: "));
   EXPECT_SAYS(refusal(R"("version":1,"facts":{},"files":{"f":{"size":3,"blocks":""}})"), ("0 digits of checksums"));
+  EXPECT_SAYS(refusal(R"("version":1,"facts":{},"files":{"f":{"size":9223372036854775807,"blocks":"0123abcd"}})"),
+              ("of 9223372036854775807 bytes has 8 digits"));
   EXPECT_SAYS(refusal(R"("version":1,"facts":{},"files":{"f":{"size":18446744073709551615,"blocks":"0123abcd"}})"),
-              ("of 18446744073709551615 bytes has 8 digits"));
+              ("titanium.json has 18446744073709551615 where an integer belongs"));
+  EXPECT_SAYS(refusal(R"("version":1,"facts":{},"files":{"f":{"size":-1,"blocks":"0123abcd"}})"), ("has 8 digits"));
   EXPECT_SAYS(refusal(R"("version":1,"facts":{},"files":{"f":{"size":3,"blocks":"0123abcx"}})"), ("no number"));
   EXPECT_SAYS(refusal(R"("version":1,"facts":{},"files":{"../f":{"size":0,"blocks":""}})"), ("../f"));
   EXPECT_SAYS(refusal(R"("version":1,"facts":)"), ("titanium.json is not valid JSON"));

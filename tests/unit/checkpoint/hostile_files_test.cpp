@@ -46,8 +46,6 @@ TEST(HostileFiles, ATensorThatIsNotThereIsNeitherListedNorAllocated) {
     const auto source = open_weights(folder);
     EXPECT_EQ(source->verify().damage.size(), 1U);
     EXPECT_THROW(stats_of(*source, "w"), Error);
-    EXPECT_NE(error_of([&] { DcpReader(folder).read_tensor("w"); }).find("has only 4 bytes in the files"),
-              std::string::npos);
   }
 }
 

@@ -166,7 +166,7 @@ TEST(Pickle, DeepNestingIsRefusedWithoutRecursion) {
   EXPECT_NE(refusal("\x80\x02" + repeated("]", kDeep) + repeated("a", kDeep - 1) + ".").find("nested deeper than 200"),
             std::string::npos);
   EXPECT_NE(refusal("\x80\x02N" + repeated("\x85", kDeep)).find("bytes are announced"), std::string::npos);
-  EXPECT_EQ(read("\x80\x02N" + repeated("\x85", 199) + ".").kind(), Kind::tuple);
+  EXPECT_EQ(read("\x80\x02N" + repeated("\x85", 199) + ".").kind(), Kind::kTuple);
 }
 
 TEST(Pickle, ContainersThatContainThemselvesAreRefused) {

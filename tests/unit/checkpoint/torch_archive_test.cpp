@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <zlib.h>
 
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -37,6 +38,21 @@ std::string archive_with(int64_t offset, const Shape& shape, const Shape& stride
                                           PickleValue::call("collections", "OrderedDict", {})})));
   zip.add("data/0", std::string(16, '\0'));
   return zip.finish();
+}
+
+// What torch.save wrote of a tensor of 4 floats in storage "12" before there were archives.
+std::string former_file(bool little_endian = true, std::string_view key = "12", uint64_t elements = 4) {
+  const PickleValue id =
+      PickleValue::tuple({"storage", PickleValue::global("torch", "FloatStorage"), "12", "cpu", 4, PickleValue()});
+  std::string file("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 15);
+  file += write_pickle(1001) + write_pickle(PickleValue::dict({{"little_endian", little_endian}}));
+  file += write_pickle(
+      PickleValue::call("torch._utils", "_rebuild_tensor_v2",
+                        {PickleValue::persistent_id(id), 0, PickleValue::tuple({2, 2}), PickleValue::tuple({2, 1}),
+                         false, PickleValue::call("collections", "OrderedDict", {})}));
+  file += write_pickle(PickleValue::list({key}));
+  file.append(reinterpret_cast<const char*>(&elements), sizeof(elements));
+  return file + std::string(16, 'x');
 }
 
 std::string refusal(const std::string& archive) {
@@ -130,6 +146,24 @@ TEST(TorchArchive, EveryTruncationIsRefused) {
   EXPECT_EQ(refusal(archive), "accepted");
 }
 
+TEST(TorchArchive, FilesFromBeforeArchivesAreReadAndTheirDamageIsRefused) {
+  const std::string file = former_file();
+  const TorchArchive read(bytes_of(file), "test");
+  const StoredTensor stored = read.tensor(read.value());
+  EXPECT_EQ(stored.shape, Shape({2, 2}));
+  EXPECT_EQ(stored.data, bytes_of(file).data() + file.size() - 16);
+  EXPECT_FALSE(read.has_checksums());
+  for (size_t length = 0; length < file.size(); ++length) {
+    EXPECT_NE(refusal(file.substr(0, length)), "accepted") << length;
+  }
+  EXPECT_NE(refusal(file + "x").find("1 bytes follow the last storage"), std::string::npos);
+  EXPECT_NE(refusal(former_file(false)).find("not written on a little-endian machine"), std::string::npos);
+  EXPECT_NE(refusal(former_file(true, "13")).find("storage \"13\" belongs to no tensor"), std::string::npos);
+  EXPECT_NE(refusal(former_file(true, "12", uint64_t{1} << 63)).find("a storage has"), std::string::npos);
+  EXPECT_NE(refusal(former_file(true, "12", 5)).find("a storage of 20 bytes is announced, but 16 follow"),
+            std::string::npos);
+}
+
 TEST(TorchArchive, FlippedBitsOfATensorAreFoundByItsChecksum) {
   std::string archive = archive_of(at::arange(600, at::kFloat));
   const std::string head = TorchTensorArchive(at::kFloat, {600}).head();
@@ -138,11 +172,11 @@ TEST(TorchArchive, FlippedBitsOfATensorAreFoundByItsChecksum) {
 }
 
 TEST(TorchArchiveFuzz, DamagedArchivesGiveAnErrorOrATensorInside) {
-  const std::string good = archive_of(at::arange(6, at::kFloat));
+  const std::array good = {archive_of(at::arange(6, at::kFloat)), former_file()};
   std::mt19937 random(1);
   int accepted = 0, refused = 0;
-  for (int round = 0; round < 20'000; ++round) {
-    std::string archive = good;
+  for (size_t round = 0; round < 30'000; ++round) {
+    std::string archive = good[round % good.size()];
     for (size_t changes = 1 + random() % 3; changes > 0; --changes) {
       archive[random() % archive.size()] = static_cast<char>(random() % 2 == 0 ? random() : 0xff);
     }

@@ -3,16 +3,21 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <numeric>
 #include <random>
 #include <thread>
 
+#include "tests/support/source_folder.h"
 #include "tests/support/tensors.h"
 #include "tests/support/test_folder.h"
+#include "tests/support/threaded_ranks.h"
 #include "tests/support/tiny_llama.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/checkpoint/safetensors/reader.h"
 #include "titanium/checkpoint/safetensors/writer.h"
+#include "titanium/comm/text_collectives.h"
+#include "titanium/models/hugging_face_upload.h"
 #include "titanium/models/llama3/model.h"
 #include "titanium/models/model_weights.h"
 #include "titanium/models/parallelize.h"
@@ -115,6 +120,77 @@ TEST(HuggingFaceExport, AnyCutsWrittenByManyThreadsGiveTheBytesOfOneRank) {
   }
 }
 
+// Parameters in pieces, dealt to ranks at random.
+std::vector<std::vector<checkpoint::DcpTensorItem>> dealt(const Model& model, size_t ranks, std::mt19937& random) {
+  std::vector<std::vector<checkpoint::DcpTensorItem>> parts(ranks);
+  for (const Parameter* parameter : model.parameters()) {
+    std::vector<Box> pieces;
+    cut(parameter->shard, 3, random, pieces);
+    for (const Box& piece : pieces) {
+      parts[random() % ranks].push_back(
+          {parameter->fqn, parameter->global_shape, piece, box_of(parameter->value, piece)});
+    }
+  }
+  return parts;
+}
+
+comm::GroupPtr all_ranks(comm::World& world) {
+  std::vector<int> all(static_cast<size_t>(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return world.host_group("checkpoint", all);
+}
+
+TEST(HuggingFaceUpload, RanksThatSendTheirPartsToTheWriterGiveTheSameFiles) {
+  const auto model = random_model(args_of());
+  const fs::path folder = test::test_folder();
+  std::mt19937 random(4);
+  for (const uint64_t shard_bytes : {40'000, 1'000'000}) {  // several files, and one
+    const HuggingFaceExport out(*model, at::kBFloat16, source_folder() / "tests/assets/tokenizer", shard_bytes);
+    const fs::path whole = folder / fmt::format("whole_{}", shard_bytes);
+    write_whole(out, whole, *model);
+    out.seal(whole);
+    const auto expected = contents(whole);
+    for (const int ranks : {1, 2, 5}) {
+      for (const uint64_t range_bytes : {1, 3000, 1 << 20}) {  // of one row each, of several tensors, of whole files
+        const fs::path place = folder / fmt::format("{}_{}_{}", shard_bytes, ranks, range_bytes);
+        const auto parts = dealt(*model, static_cast<size_t>(ranks), random);
+        test::run_ranks(ranks, [&](comm::World& world) {
+          const auto group = all_ranks(world);
+          HuggingFaceUpload upload(out, *group, place, range_bytes);
+          const auto texts = comm::gather_texts(*group, upload.write(parts[static_cast<size_t>(world.rank())]));
+          if (world.rank() != 0) return;
+          for (const char* marker : {"model.safetensors", "model.safetensors.index.json"}) {
+            EXPECT_FALSE(fs::exists(place / marker));
+          }
+          upload.complete(texts);
+        });
+        EXPECT_TRUE(contents(place) == expected) << place;
+      }
+    }
+  }
+}
+
+TEST(HuggingFaceUpload, ARankThatFailsLetsTheOthersComeToTheEnd) {
+  const auto model = random_model(args_of());
+  const fs::path folder = test::test_folder() / "upload";
+  write_file_atomically(folder, "a file in the way");
+  const HuggingFaceExport out(*model, at::kBFloat16, "", 40'000);
+  std::mt19937 random(5);
+  auto parts = dealt(*model, 2, random);
+  parts[1].pop_back();  // what nobody sends
+  test::run_ranks(2, [&](comm::World& world) {
+    const auto group = all_ranks(world);
+    HuggingFaceUpload blocked(out, *group, folder);
+    EXPECT_NE(error_of([&] { blocked.write(parts[static_cast<size_t>(world.rank())]); }).find("cannot be written"),
+              std::string::npos);
+    HuggingFaceUpload incomplete(out, *group, folder.string() + "_2");
+    const std::string error = error_of([&] { incomplete.write(parts[static_cast<size_t>(world.rank())]); });
+    if (world.rank() == static_cast<int>((out.file_count() - 1) % 2)) {
+      EXPECT_NE(error.find("Another rank has failed."), std::string::npos) << error;
+    }
+  });
+}
+
 TEST(HuggingFaceExport, IsReadBackBitForBitOnEveryLayout) {
   const fs::path folder = test::test_folder();
   for (const bool tied : {false, true}) {
@@ -123,7 +199,7 @@ TEST(HuggingFaceExport, IsReadBackBitForBitOnEveryLayout) {
     EXPECT_EQ(checkpoint::SafetensorsReader(folder).contains("lm_head.weight"), !tied);
     JobConfig config;
     Args args = llama3::args_from_config_json(folder / "config.json");
-    EXPECT_EQ(llama3::to_json(args), llama3::to_json(args_of(tied)));
+    EXPECT_EQ(to_json(args, llama3::fields()), to_json(args_of(tied), llama3::fields()));
     for (const parallel::ParallelDims& dims : {parallel::ParallelDims{}, {.dp_shard = 3}, {.dp_shard = 5}}) {
       for (int rank = 0; rank < dims.world(); ++rank) {
         Llama3 loaded(args);

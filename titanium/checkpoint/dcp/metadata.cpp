@@ -32,7 +32,7 @@ const PickleValue& state_of(const PickleValue& value, std::string_view module, s
 
 Shape parse_shape(const PickleValue& value) {
   Shape shape;
-  TI_CHECK(value.kind() == Kind::tuple && value.items().size() <= kMaxDims,
+  TI_CHECK(value.kind() == Kind::kTuple && value.items().size() <= kMaxDims,
            "a shape is not a tuple of at most {} sizes. {}", kMaxDims, kRemedy);
   for (const PickleValue& item : value.items()) shape.push_back(item.as_int());
   return shape;
@@ -48,7 +48,7 @@ void check_size(const std::string& name, const DcpTensor& tensor) {
 }
 
 void parse_properties(const std::string& name, const PickleValue& value, DcpTensor& tensor) {
-  TI_CHECK(value.type_name().ends_with(".metadata.TensorProperties") && value.state().kind() == Kind::tuple &&
+  TI_CHECK(value.type_name().ends_with(".metadata.TensorProperties") && value.state().kind() == Kind::kTuple &&
                value.state().items().size() == 5,
            "tensor \"{}\" has no properties. {}", printable(name), kRemedy);
   const auto fields = value.state().items();  // dtype, layout, requires_grad, memory format, pinned
@@ -111,10 +111,10 @@ DcpLocation parse_location(const std::string& name, const PickleValue& value) {
 DcpPath parse_path(const PickleValue& value) {
   DcpPath path;
   for (const PickleValue& key : value.items()) {
-    if (key.kind() == Kind::integer) {
+    if (key.kind() == Kind::kInteger) {
       path.emplace_back(key.as_int());
     } else {
-      path.emplace_back(key.kind() == Kind::string ? key.as_string() : key.repr());
+      path.emplace_back(key.kind() == Kind::kString ? key.as_string() : key.repr());
     }
   }
   return path;
@@ -124,7 +124,7 @@ DcpPath parse_path(const PickleValue& value) {
 template <typename Use>
 void for_each(const PickleValue& dict, const Use& use) {
   if (dict.is_none()) return;
-  TI_CHECK(dict.kind() == Kind::dict, "a dict is expected where the file has {}. {}", dict.short_repr(), kRemedy);
+  TI_CHECK(dict.kind() == Kind::kDict, "a dict is expected where the file has {}. {}", dict.short_repr(), kRemedy);
   const auto items = dict.items();
   for (size_t i = 0; i + 1 < items.size(); i += 2) use(items[i], items[i + 1]);
 }
@@ -199,7 +199,7 @@ PickleValue format_location(const DcpLocation& location) {
 // torch searches the chunk at the position that the index names before it searches all of them.
 void add_locations(const std::string& name, const DcpEntry& entry, const std::map<DcpIndex, DcpLocation>& locations,
                    Entries& out) {
-  const auto add = [&](DcpIndex index, Entries attributes) {
+  const auto add = [&](const DcpIndex& index, const Entries& attributes) {
     const auto found = locations.find(index);
     TI_ASSERT(found != locations.end(), "{} has no location", name);
     out.emplace_back(metadata_object("MetadataIndex", attributes), format_location(found->second));

@@ -340,21 +340,6 @@ void DcpReader::read_box(const std::string& name, const Shape& global_shape, con
   read(std::vector<DcpRequest>{{name, global_shape, box, destination}});
 }
 
-Tensor DcpReader::read_tensor(const std::string& name) const {
-  const DcpTensor& saved = tensor(name);
-  // A damaged index may say anything: nothing is allocated that is not in the files.
-  const int64_t needed = volume(saved.shape) * static_cast<int64_t>(c10::elementSize(saved.dtype));
-  int64_t stored = 0;
-  for (const Box& chunk : saved.chunks) {
-    stored += std::min(location({name, chunk.offset}).length, needed - stored);
-  }
-  TI_CHECK(stored == needed, "{} of shape [{}] has only {} bytes in the files. {}", where(name),
-           fmt::join(saved.shape, ", "), stored, kRemedy);
-  const Tensor whole = at::empty(saved.shape, at::TensorOptions(saved.dtype));
-  read_box(name, saved.shape, {Shape(saved.shape.size(), 0), saved.shape}, whole);
-  return whole;
-}
-
 PickleValue DcpReader::read_object(const std::string& name) const {
   TI_CHECK(std::holds_alternative<DcpObject>(entry(name)),
            "{} is a tensor, but another Python value is expected. Check that the checkpoint is of this model.",

@@ -55,9 +55,6 @@ class DcpReader {
   // One box.
   void read_box(const std::string& name, const Shape& global_shape, const Box& box, const Tensor& destination) const;
 
-  // All of it, on the CPU.
-  Tensor read_tensor(const std::string& name) const;
-
   PickleValue read_object(const std::string& name) const;
 
   // Reads everything and returns what is wrong: files that are missing, shorter, or have changed since they were

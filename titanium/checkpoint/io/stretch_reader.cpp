@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -36,7 +37,13 @@ struct Buffer {
   explicit Buffer(bool pinned)
       : memory(at::empty({static_cast<int64_t>(kBufferBytes + kPage)},
                          at::TensorOptions(at::kByte).pinned_memory(pinned))),
-        data(reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uint64_t>(memory.mutable_data_ptr()), kPage))) {}
+        data(aligned(memory)) {}
+
+  static std::byte* aligned(const Tensor& memory) {
+    void* first = memory.mutable_data_ptr();
+    size_t size = memory.nbytes();
+    return static_cast<std::byte*>(std::align(kPage, kBufferBytes, first, size));
+  }
 
   Tensor memory;
   std::byte* data;

@@ -43,6 +43,15 @@ constexpr std::array kDtypes = {
     DtypeName{"BOOL", at::kBool},
 };
 
+// "F32", "BF16", ... Throws Error for a dtype that the format cannot hold; `name` is the tensor's, for the message.
+std::string_view safetensors_dtype_name(Dtype dtype, std::string_view name) {
+  for (const DtypeName& known : kDtypes) {
+    if (known.dtype == dtype) return known.name;
+  }
+  throw Error(fmt::format("tensor \"{}\" has dtype {}, which safetensors files cannot hold. Convert it.", name,
+                          c10::toString(dtype)));
+}
+
 json parse_header_json(std::string_view text, const std::string& path) {
   try {
     return parse_json(text, {.depth = kMaxJsonDepth, .unique_keys = true});
@@ -184,14 +193,6 @@ std::string format_safetensors_header(const SafetensorsHeader& header) {
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
-}
-
-std::string_view safetensors_dtype_name(Dtype dtype, std::string_view name) {
-  for (const DtypeName& known : kDtypes) {
-    if (known.dtype == dtype) return known.name;
-  }
-  throw Error(fmt::format("tensor \"{}\" has dtype {}, which safetensors files cannot hold. Convert it.", name,
-                          c10::toString(dtype)));
 }
 
 }  // namespace titanium::checkpoint

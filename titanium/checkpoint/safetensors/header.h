@@ -35,7 +35,4 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, cons
 // The bytes before the data, for entries in order of `begin`; padded so that the data begin at a multiple of 8.
 std::string format_safetensors_header(const SafetensorsHeader& header);
 
-// "F32", "BF16", ... Throws Error for a dtype that the format cannot hold; `name` is the tensor's, for the message.
-std::string_view safetensors_dtype_name(Dtype dtype, std::string_view name);
-
 }  // namespace titanium::checkpoint

@@ -38,6 +38,16 @@ std::map<std::string, std::string> read_safetensors_index(const std::filesystem:
   return shards;
 }
 
+std::optional<std::filesystem::path> find_safetensors(const std::filesystem::path& folder) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json", "diffusion_pytorch_model.safetensors",
+                           "diffusion_pytorch_model.safetensors.index.json"}) {
+    for (const auto& path : {folder / name, folder / "transformer" / name}) {
+      if (std::filesystem::exists(path)) return path;
+    }
+  }
+  return std::nullopt;
+}
+
 SafetensorsReader::File::File(const std::filesystem::path& path)
     : path(path.string()),
       memory(path, "safetensors file"),
@@ -45,18 +55,12 @@ SafetensorsReader::File::File(const std::filesystem::path& path)
 
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : path_(path.string()) {
   namespace fs = std::filesystem;
-  if (!fs::is_directory(path)) {
-    open_file(path);
-  } else if (fs::exists(path / "model.safetensors")) {
-    open_file(path / "model.safetensors");
-  } else if (fs::exists(path / "model.safetensors.index.json")) {
-    open_index(path / "model.safetensors.index.json");
-  } else {
-    throw Error(fmt::format(
-        "folder {} has neither model.safetensors nor model.safetensors.index.json. Name a folder with Hugging Face "
-        "weights, or a safetensors file.",
-        path_));
-  }
+  const auto found = fs::is_directory(path) ? find_safetensors(path) : std::optional(path);
+  TI_CHECK(found,
+           "folder {} has neither model.safetensors nor model.safetensors.index.json. Name a folder with Hugging Face "
+           "weights, or a safetensors file.",
+           path_);
+  found->extension() == ".json" ? open_index(*found) : open_file(*found);
 }
 
 void SafetensorsReader::open_file(const std::filesystem::path& path) {
@@ -121,14 +125,6 @@ Tensor SafetensorsReader::tensor(const std::string& name) const {
     return aligned;
   }
   return at::from_blob(data, entry->shape, [keep = file](void*) {}, options);
-}
-
-void SafetensorsReader::read_into(const std::string& name, const Tensor& destination) const {
-  const SafetensorsEntry& found = entry(name);
-  TI_CHECK(destination.sizes() == at::IntArrayRef(found.shape),
-           "{}: tensor \"{}\" has shape [{}], but [{}] is expected. Check that the weights are of this model.", path_,
-           name, fmt::join(found.shape, ", "), fmt::join(destination.sizes(), ", "));
-  read_box(name, {Shape(found.shape.size(), 0), found.shape}, destination);
 }
 
 void SafetensorsReader::read_box(const std::string& name, const Box& box, const Tensor& destination) const {

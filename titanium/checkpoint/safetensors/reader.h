@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,13 @@ namespace titanium::checkpoint {
 // The files of an index, model.safetensors.index.json: from tensor names to names of files beside it. Throws Error.
 std::map<std::string, std::string> read_safetensors_index(const std::filesystem::path& index);
 
+// The file or the index of a folder with weights: model.safetensors or model.safetensors.index.json, which diffusers
+// calls diffusion_pytorch_model and a pipeline of it has in the folder transformer/.
+std::optional<std::filesystem::path> find_safetensors(const std::filesystem::path& folder);
+
 class SafetensorsReader {
  public:
-  // `path` is a file, or a folder that holds model.safetensors or model.safetensors.index.json with its shards. Maps
+  // `path` is a file, or a folder in which find_safetensors finds one, with its shards. Maps
   // the files and checks their headers; no tensor is read yet. Throws Error that names file, tensor and expectation.
   explicit SafetensorsReader(const std::filesystem::path& path);
 
@@ -36,9 +41,6 @@ class SafetensorsReader {
   // The tensor on the CPU, as it lies in the file: pages are read when touched, and the file stays mapped as long as
   // the tensor lives. Writing to it does not change the file.
   Tensor tensor(const std::string& name) const;
-
-  // Copies into `destination`, which has the same shape and any dtype and device.
-  void read_into(const std::string& name, const Tensor& destination) const;
 
   // Copies a box of the tensor, which must lie inside, into `destination`, which has the box's shape, any strides,
   // dtype and device. Touches only the bytes of the box.

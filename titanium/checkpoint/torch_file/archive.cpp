@@ -5,6 +5,7 @@
 #include "titanium/base/error.h"
 #include "titanium/base/printable.h"
 #include "titanium/checkpoint/torch_file/dtype.h"
+#include "titanium/checkpoint/torch_file/former_file.h"
 #include "titanium/checkpoint/torch_file/pickle_reader.h"
 #include "titanium/checkpoint/torch_file/pickle_writer.h"
 
@@ -19,7 +20,7 @@ constexpr std::string_view kRemedy = "The file is damaged or of another format: 
 Shape read_shape(const PickleValue& value, const std::string& what) {
   Shape shape;
   const auto items = value.items();
-  TI_CHECK(value.kind() == PickleValue::Kind::tuple && items.size() <= kMaxDims,
+  TI_CHECK(value.kind() == PickleValue::Kind::kTuple && items.size() <= kMaxDims,
            "{}: the shape of a tensor is not a tuple of at most {} sizes. {}", what, kMaxDims, kRemedy);
   for (const PickleValue& item : items) {
     shape.push_back(item.as_int());
@@ -70,7 +71,10 @@ PickleValue torch_tensor_value(Dtype tensor_dtype, const Shape& shape, std::stri
   return PickleValue::call("torch._utils", typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3", std::move(arguments));
 }
 
-TorchArchive::TorchArchive(std::span<const std::byte> bytes, const std::string& what) : what_(what), zip_(bytes, what) {
+TorchArchive::TorchArchive(std::span<const std::byte> bytes, const std::string& what)
+    : what_(what),
+      zip_(is_former_torch_file(bytes) ? ZipArchive(former_torch_records(bytes, what), what)
+                                       : ZipArchive(bytes, what)) {
   if (const auto* order = zip_.find("byteorder")) {
     const std::string_view text(reinterpret_cast<const char*>(order->bytes.data()), order->bytes.size());
     TI_CHECK(text == "little", "{}: the byte order is \"{}\". Save it again on a little-endian machine.", what,
@@ -88,8 +92,8 @@ StoredTensor TorchArchive::tensor(const PickleValue& object) const {
            inner.type_name().empty() ? "a plain value" : inner.type_name());
   const auto arguments = inner.items();
   const bool has_storage = arguments.size() >= (typed ? 6U : 7U) &&
-                           arguments[0].kind() == PickleValue::Kind::persistent_id &&
-                           arguments[0].items()[0].kind() == PickleValue::Kind::tuple;
+                           arguments[0].kind() == PickleValue::Kind::kPersistentId &&
+                           arguments[0].items()[0].kind() == PickleValue::Kind::kTuple;
   const auto storage = has_storage ? arguments[0].items()[0].items() : std::span<const PickleValue>();
   TI_CHECK(storage.size() >= 5 && storage[0] == PickleValue("storage"), "{}: a tensor has no storage. {}", what_,
            kRemedy);

@@ -106,7 +106,9 @@ class PickleMachine {
   PickleMachine(const PickleMachine&) = delete;
   PickleMachine& operator=(const PickleMachine&) = delete;
 
-  PickleValue run();
+  // `followed`: other bytes may follow the pickle.
+  PickleValue run(bool followed);
+  size_t size() const { return position_; }  // of the pickle, after `run`
 
  private:
   using Kind = PickleValue::Kind;
@@ -171,7 +173,7 @@ class PickleMachine {
 PickleMachine::~PickleMachine() {
   for (const PickleValue& value : containers_) {
     if (extents_.contains(identity(value))) continue;
-    if (value.kind_ == Kind::object) {
+    if (value.kind_ == Kind::kObject) {
       auto& object = *std::get<std::shared_ptr<PickleValue::Object>>(value.data_);
       object.arguments.reset();
       object.state.reset();
@@ -182,7 +184,7 @@ PickleMachine::~PickleMachine() {
 }
 
 const void* PickleMachine::identity(const PickleValue& value) {
-  if (value.kind_ == Kind::object) return std::get<std::shared_ptr<PickleValue::Object>>(value.data_).get();
+  if (value.kind_ == Kind::kObject) return std::get<std::shared_ptr<PickleValue::Object>>(value.data_).get();
   return value.children();
 }
 
@@ -241,7 +243,7 @@ PickleValue::Items PickleMachine::pop_to_mark() {
   return items;
 }
 
-PickleValue PickleMachine::run() {
+PickleValue PickleMachine::run(bool followed) {
   check(bytes_.size() >= 2 && bytes_[0] == std::byte{0x80}, "no pickle of protocol 2 or later begins here");
   while (true) {
     opcode_at_ = position_;
@@ -250,7 +252,9 @@ PickleValue PickleMachine::run() {
     step(opcode);
   }
   PickleValue result = pop();
-  check(position_ == bytes_.size(), "{} bytes follow the end", bytes_.size() - position_);
+  const size_t more = bytes_.size() - position_;
+  check(followed || more == 0, "{} bytes follow the end", more);
+  bytes_ = bytes_.first(position_);
   stack_.clear();
   memo_.clear();
   try {
@@ -324,8 +328,8 @@ void PickleMachine::push_tuple(size_t size) {
 
 void PickleMachine::extend(Kind kind, Items items) {
   const PickleValue& target = top();
-  check(target.kind() == kind, "items belong to no {}", kind == Kind::list ? "list" : "dict");
-  check(kind == Kind::list || items.size() % 2 == 0, "a key has no value");
+  check(target.kind() == kind, "items belong to no {}", kind == Kind::kList ? "list" : "dict");
+  check(kind == Kind::kList || items.size() % 2 == 0, "a key has no value");
   Items& existing = *target.children();
   existing.insert(existing.end(), std::make_move_iterator(items.begin()), std::make_move_iterator(items.end()));
 }
@@ -356,21 +360,21 @@ bool PickleMachine::container(uint8_t opcode) {
     case 'd': {
       Items items = pop_to_mark();
       push(PickleValue::dict({}));
-      return extend(Kind::dict, std::move(items)), true;
+      return extend(Kind::kDict, std::move(items)), true;
     }
     case 'a': {
       Items items = {pop()};
-      return extend(Kind::list, std::move(items)), true;
+      return extend(Kind::kList, std::move(items)), true;
     }
     case 's': {
       PickleValue value = pop();
       Items items = {pop(), std::move(value)};
-      return extend(Kind::dict, std::move(items)), true;
+      return extend(Kind::kDict, std::move(items)), true;
     }
     case 'e':
-      return extend(Kind::list, pop_to_mark()), true;
+      return extend(Kind::kList, pop_to_mark()), true;
     case 'u':
-      return extend(Kind::dict, pop_to_mark()), true;
+      return extend(Kind::kDict, pop_to_mark()), true;
     default:
       return false;
   }
@@ -419,11 +423,11 @@ void PickleMachine::push_global(const std::string& module, const std::string& na
 void PickleMachine::reduce(bool is_call) {
   const PickleValue arguments = pop();
   const PickleValue callable = pop();
-  check(callable.kind() == Kind::global && arguments.kind() == Kind::tuple, "something else than a class is called");
+  check(callable.kind() == Kind::kGlobal && arguments.kind() == Kind::kTuple, "something else than a class is called");
   const std::string_view name = callable.type_name();
   const auto given = arguments.items();
   if (name == "_codecs.encode") {
-    check(given.size() == 2 && given[0].kind() == Kind::string && given[1] == PickleValue("latin1"),
+    check(given.size() == 2 && given[0].kind() == Kind::kString && given[1] == PickleValue("latin1"),
           "text is encoded in another way than latin1");
     auto bytes = latin1(given[0].as_string());
     check(bytes.has_value(), "a text that stands for bytes has characters beyond 255");
@@ -435,19 +439,20 @@ void PickleMachine::reduce(bool is_call) {
     push(PickleValue::bytes(""));
   } else if (name == "builtins.getattr" || name == "__builtin__.getattr") {
     // How Python 3.11.0 to 3.11.3 writes a member of an enumeration. Others write the call of its class.
-    check(given.size() == 2 && given[0].type_name().ends_with("MEM_FORMAT_ENCODING") && given[1].kind() == Kind::string,
-          "getattr takes something else than a member of an enumeration");
-    push({Kind::object, PickleValue::Object{std::string(given[0].type_name()), std::make_shared<Items>(Items{given[1]}),
-                                            nullptr, is_call}});
+    check(
+        given.size() == 2 && given[0].type_name().ends_with("MEM_FORMAT_ENCODING") && given[1].kind() == Kind::kString,
+        "getattr takes something else than a member of an enumeration");
+    push({Kind::kObject, PickleValue::Object{std::string(given[0].type_name()),
+                                             std::make_shared<Items>(Items{given[1]}), nullptr, is_call}});
   } else if (name == "torch.Size") {
-    check(given.size() == 1 && given[0].kind() == Kind::tuple, "torch.Size is made of something else than a tuple");
+    check(given.size() == 1 && given[0].kind() == Kind::kTuple, "torch.Size is made of something else than a tuple");
     stack_.push_back(given[0]);
   } else if (name == "collections.OrderedDict") {
     check(given.empty(), "OrderedDict is made of something else than nothing");
     push(PickleValue::dict({}));
   } else {
     const auto& shared = std::get<std::shared_ptr<Items>>(arguments.data_);  // a tuple never changes
-    push({Kind::object, PickleValue::Object{std::string(name), shared, nullptr, is_call}});
+    push({Kind::kObject, PickleValue::Object{std::string(name), shared, nullptr, is_call}});
   }
 }
 
@@ -455,8 +460,8 @@ void PickleMachine::build() {
   PickleValue state = pop();
   const PickleValue& target = top();
   // Attributes of an OrderedDict, such as the versions of modules in a state dict, are not part of its content.
-  if (target.kind() == Kind::dict) return;
-  check(target.kind() == Kind::object, "a state belongs to no object");
+  if (target.kind() == Kind::kDict) return;
+  check(target.kind() == Kind::kObject, "a state belongs to no object");
   auto shared = state.is_none() ? nullptr : std::make_shared<PickleValue>(std::move(state));
   std::get<std::shared_ptr<PickleValue::Object>>(target.data_)->state = std::move(shared);
 }
@@ -479,7 +484,7 @@ bool PickleMachine::object(uint8_t opcode) {
     }
     case 0x93: {
       const PickleValue name = pop(), module = pop();
-      check(name.kind() == Kind::string && module.kind() == Kind::string, "a class has no name");
+      check(name.kind() == Kind::kString && module.kind() == Kind::kString, "a class has no name");
       return push_global(module.as_string(), name.as_string()), true;
     }
     case 'R':
@@ -504,7 +509,7 @@ void PickleMachine::add_extent(const PickleValue& child, int depth, Extent& tota
 }
 
 PickleMachine::Extent PickleMachine::extent(const PickleValue& value, int depth) {
-  if (value.kind() == Kind::string || value.kind() == Kind::bytes) return {.size = 1 + value.text().size()};
+  if (value.kind() == Kind::kString || value.kind() == Kind::kBytes) return {.size = 1 + value.text().size()};
   const Items* children = value.children();
   if (children == nullptr) return {};
   if (const auto seen = extents_.find(identity(value)); seen != extents_.end()) {
@@ -514,7 +519,7 @@ PickleMachine::Extent PickleMachine::extent(const PickleValue& value, int depth)
   check(depth < limits_.depth, "values are nested deeper than {} or contain themselves", limits_.depth);
   Extent total;
   for (const PickleValue& child : *children) add_extent(child, depth, total);
-  if (value.kind() == Kind::object) {
+  if (value.kind() == Kind::kObject) {
     extents_.emplace(children, total);  // they may be those of a tuple as well, which must not be emptied
     add_extent(value.state(), depth, total);
   }
@@ -523,7 +528,14 @@ PickleMachine::Extent PickleMachine::extent(const PickleValue& value, int depth)
 }
 
 PickleValue read_pickle(std::span<const std::byte> bytes, const std::string& what, const PickleLimits& limits) {
-  return PickleMachine(bytes, what, limits).run();
+  return PickleMachine(bytes, what, limits).run(/*followed=*/false);
+}
+
+PickleValue read_first_pickle(std::span<const std::byte>& bytes, const std::string& what, const PickleLimits& limits) {
+  PickleMachine machine(bytes, what, limits);
+  PickleValue value = machine.run(/*followed=*/true);
+  bytes = bytes.subspan(machine.size());
+  return value;
 }
 
 }  // namespace titanium::checkpoint

@@ -29,4 +29,8 @@ struct PickleLimits {
 // pickle, also for what is not part of the result.
 PickleValue read_pickle(std::span<const std::byte> bytes, const std::string& what, const PickleLimits& limits = {});
 
+// The value of the pickle at the front of `bytes`, which is taken away from them.
+PickleValue read_first_pickle(std::span<const std::byte>& bytes, const std::string& what,
+                              const PickleLimits& limits = {});
+
 }  // namespace titanium::checkpoint

@@ -42,21 +42,21 @@ PickleValue PickleValue::dict(const std::vector<std::pair<PickleValue, PickleVal
     items.push_back(key);
     items.push_back(value);
   }
-  return {Kind::dict, std::move(items)};
+  return {Kind::kDict, std::move(items)};
 }
 
 PickleValue PickleValue::global(std::string_view module, std::string_view name) {
-  return {Kind::global, fmt::format("{}.{}", module, name)};
+  return {Kind::kGlobal, fmt::format("{}.{}", module, name)};
 }
 
 PickleValue PickleValue::call(std::string_view module, std::string_view name, Items arguments) {
-  return {Kind::object,
+  return {Kind::kObject,
           Object{fmt::format("{}.{}", module, name), std::make_shared<Items>(std::move(arguments)), nullptr, true}};
 }
 
 PickleValue PickleValue::instance(std::string_view module, std::string_view name, PickleValue state) {
   auto shared = state.is_none() ? nullptr : std::make_shared<PickleValue>(std::move(state));
-  return {Kind::object,
+  return {Kind::kObject,
           Object{fmt::format("{}.{}", module, name), std::make_shared<Items>(), std::move(shared), false}};
 }
 
@@ -66,28 +66,28 @@ void PickleValue::expect(bool good, std::string_view expected) const {
 }
 
 bool PickleValue::as_bool() const {
-  expect(kind_ == Kind::boolean, "a bool");
+  expect(kind_ == Kind::kBoolean, "a bool");
   return std::get<int64_t>(data_) != 0;
 }
 
 int64_t PickleValue::as_int() const {
-  expect(kind_ == Kind::integer, "an int");
+  expect(kind_ == Kind::kInteger, "an int");
   return std::get<int64_t>(data_);
 }
 
 double PickleValue::as_real() const {
-  if (kind_ == Kind::integer) return static_cast<double>(as_int());
-  expect(kind_ == Kind::real, "a float");
+  if (kind_ == Kind::kInteger) return static_cast<double>(as_int());
+  expect(kind_ == Kind::kReal, "a float");
   return std::get<double>(data_);
 }
 
 const std::string& PickleValue::as_string() const {
-  expect(kind_ == Kind::string, "a str");
+  expect(kind_ == Kind::kString, "a str");
   return text();
 }
 
 const std::string& PickleValue::as_bytes() const {
-  expect(kind_ == Kind::bytes, "bytes");
+  expect(kind_ == Kind::kBytes, "bytes");
   return text();
 }
 
@@ -104,11 +104,11 @@ std::span<const PickleValue> PickleValue::items() const {
 }
 
 const PickleValue* PickleValue::find(std::string_view key) const {
-  expect(kind_ == Kind::dict, "a dict");
+  expect(kind_ == Kind::kDict, "a dict");
   const auto all = items();
   for (size_t i = all.size(); i >= 2; i -= 2) {
     const PickleValue& candidate = all[i - 2];
-    if (candidate.kind_ == Kind::string && candidate.text() == key) return &all[i - 1];
+    if (candidate.kind_ == Kind::kString && candidate.text() == key) return &all[i - 1];
   }
   return nullptr;
 }
@@ -121,19 +121,19 @@ const PickleValue& PickleValue::at(std::string_view key) const {
 }
 
 std::string_view PickleValue::type_name() const {
-  if (kind_ == Kind::global) return text();
-  if (kind_ == Kind::object) return std::get<std::shared_ptr<Object>>(data_)->type_name;
+  if (kind_ == Kind::kGlobal) return text();
+  if (kind_ == Kind::kObject) return std::get<std::shared_ptr<Object>>(data_)->type_name;
   return {};
 }
 
 bool PickleValue::is_call() const {
-  expect(kind_ == Kind::object, "an object");
+  expect(kind_ == Kind::kObject, "an object");
   return std::get<std::shared_ptr<Object>>(data_)->is_call;
 }
 
 const PickleValue& PickleValue::state() const {
   static const PickleValue none;
-  expect(kind_ == Kind::object, "an object");
+  expect(kind_ == Kind::kObject, "an object");
   const auto& object = *std::get<std::shared_ptr<Object>>(data_);
   return object.state ? *object.state : none;
 }
@@ -151,37 +151,37 @@ void PickleValue::append_repr(std::string& out) const {
     out += open;
     const auto all = items();
     for (size_t i = 0; i < all.size(); ++i) {
-      if (i > 0) out += kind_ == Kind::dict && i % 2 == 1 ? ": " : ", ";
+      if (i > 0) out += kind_ == Kind::kDict && i % 2 == 1 ? ": " : ", ";
       all[i].append_repr(out);
     }
     out += close;
   };
   switch (kind_) {
-    case Kind::none:
+    case Kind::kNone:
       out += "None";
       return;
-    case Kind::boolean:
+    case Kind::kBoolean:
       out += as_bool() ? "True" : "False";
       return;
-    case Kind::integer:
+    case Kind::kInteger:
       out += std::to_string(as_int());
       return;
-    case Kind::real:
+    case Kind::kReal:
       out += real_repr(as_real());
       return;
-    case Kind::string:
-    case Kind::bytes:
-      return append_quoted(out, text(), kind_ == Kind::bytes);
-    case Kind::list:
+    case Kind::kString:
+    case Kind::kBytes:
+      return append_quoted(out, text(), kind_ == Kind::kBytes);
+    case Kind::kList:
       return append_items("[", "]");
-    case Kind::tuple:
+    case Kind::kTuple:
       return append_items("(", items().size() == 1 ? ",)" : ")");
-    case Kind::dict:
+    case Kind::kDict:
       return append_items("{", "}");
-    case Kind::global:
+    case Kind::kGlobal:
       out += text();
       return;
-    case Kind::object:
+    case Kind::kObject:
       out += type_name();
       append_items("(", "");
       if (!state().is_none()) {
@@ -190,22 +190,22 @@ void PickleValue::append_repr(std::string& out) const {
       }
       out += ")";
       return;
-    case Kind::persistent_id:
+    case Kind::kPersistentId:
       return append_items("<", ">");
   }
 }
 
 bool PickleValue::operator==(const PickleValue& other) const {
   if (kind_ != other.kind_ || type_name() != other.type_name()) return false;
-  if (kind_ == Kind::string || kind_ == Kind::bytes) return text() == other.text();
-  if (kind_ == Kind::real) return as_real() == other.as_real();
-  if (kind_ == Kind::integer || kind_ == Kind::boolean) {
+  if (kind_ == Kind::kString || kind_ == Kind::kBytes) return text() == other.text();
+  if (kind_ == Kind::kReal) return as_real() == other.as_real();
+  if (kind_ == Kind::kInteger || kind_ == Kind::kBoolean) {
     return std::get<int64_t>(data_) == std::get<int64_t>(other.data_);
   }
   if (children() == nullptr) return true;  // none and global
   const auto mine = items(), theirs = other.items();
   if (!std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end())) return false;
-  return kind_ != Kind::object || (is_call() == other.is_call() && state() == other.state());
+  return kind_ != Kind::kObject || (is_call() == other.is_call() && state() == other.state());
 }
 
 }  // namespace titanium::checkpoint

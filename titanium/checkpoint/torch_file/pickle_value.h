@@ -17,23 +17,36 @@ namespace titanium::checkpoint {
 // `read_pickle` returned is a tree of limited depth and size, so recursion over it is safe.
 class PickleValue {
  public:
-  enum class Kind { none, boolean, integer, real, string, bytes, list, tuple, dict, global, object, persistent_id };
+  enum class Kind {
+    kNone,
+    kBoolean,
+    kInteger,
+    kReal,
+    kString,
+    kBytes,
+    kList,
+    kTuple,
+    kDict,
+    kGlobal,
+    kObject,
+    kPersistentId
+  };
   using Items = std::vector<PickleValue>;
 
   PickleValue() = default;  // None
   template <std::same_as<bool> T>
-  PickleValue(T value) : kind_(Kind::boolean), data_(int64_t{value}) {}
+  PickleValue(T value) : kind_(Kind::kBoolean), data_(int64_t{value}) {}
   template <std::integral T>
     requires(!std::same_as<T, bool>)
-  PickleValue(T value) : kind_(Kind::integer), data_(static_cast<int64_t>(value)) {}
-  PickleValue(double value) : kind_(Kind::real), data_(value) {}
-  PickleValue(std::string value) : PickleValue(Kind::string, std::move(value)) {}
-  PickleValue(std::string_view value) : PickleValue(Kind::string, std::string(value)) {}
-  PickleValue(const char* value) : PickleValue(Kind::string, std::string(value)) {}
+  PickleValue(T value) : kind_(Kind::kInteger), data_(static_cast<int64_t>(value)) {}
+  PickleValue(double value) : kind_(Kind::kReal), data_(value) {}
+  PickleValue(std::string value) : PickleValue(Kind::kString, std::move(value)) {}
+  PickleValue(std::string_view value) : PickleValue(Kind::kString, std::string(value)) {}
+  PickleValue(const char* value) : PickleValue(Kind::kString, std::string(value)) {}
 
-  static PickleValue bytes(std::string content) { return {Kind::bytes, std::move(content)}; }
-  static PickleValue list(Items items) { return {Kind::list, std::move(items)}; }
-  static PickleValue tuple(Items items) { return {Kind::tuple, std::move(items)}; }
+  static PickleValue bytes(std::string content) { return {Kind::kBytes, std::move(content)}; }
+  static PickleValue list(Items items) { return {Kind::kList, std::move(items)}; }
+  static PickleValue tuple(Items items) { return {Kind::kTuple, std::move(items)}; }
   static PickleValue dict(const std::vector<std::pair<PickleValue, PickleValue>>& entries);
   // A class or function by name, such as the dtype torch.float32.
   static PickleValue global(std::string_view module, std::string_view name);
@@ -42,10 +55,10 @@ class PickleValue {
   // An object of class module.name that got `state` and no call of its constructor.
   static PickleValue instance(std::string_view module, std::string_view name, PickleValue state);
   // A reference to something outside the pickle: torch.save's storages.
-  static PickleValue persistent_id(PickleValue id) { return {Kind::persistent_id, Items{std::move(id)}}; }
+  static PickleValue persistent_id(PickleValue id) { return {Kind::kPersistentId, Items{std::move(id)}}; }
 
   Kind kind() const { return kind_; }
-  bool is_none() const { return kind_ == Kind::none; }
+  bool is_none() const { return kind_ == Kind::kNone; }
 
   // The content. Each throws Error that says what is here instead, when the value is of another kind.
   bool as_bool() const;
@@ -91,7 +104,7 @@ class PickleValue {
   Items* children() const;
   void append_repr(std::string& out) const;
 
-  Kind kind_ = Kind::none;
+  Kind kind_ = Kind::kNone;
   std::variant<std::monostate, int64_t, double, std::shared_ptr<std::string>, std::shared_ptr<Items>,
                std::shared_ptr<Object>>
       data_;

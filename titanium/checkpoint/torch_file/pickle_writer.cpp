@@ -23,31 +23,31 @@ class PickleOutput {
 
   void put(const PickleValue& value) {
     switch (value.kind()) {
-      case Kind::none:
+      case Kind::kNone:
         out_ += 'N';
         return;
-      case Kind::boolean:
+      case Kind::kBoolean:
         out_ += value.as_bool() ? '\x88' : '\x89';
         return;
-      case Kind::integer:
+      case Kind::kInteger:
         return put_integer(value.as_int());
-      case Kind::real:
+      case Kind::kReal:
         return put_real(value.as_real());
-      case Kind::string:
+      case Kind::kString:
         return put_string(value.as_string());
-      case Kind::bytes:
+      case Kind::kBytes:
         return put_bytes(value.as_bytes());
-      case Kind::list:
+      case Kind::kList:
         return put_sequence(']', 'e', value.items());
-      case Kind::dict:
+      case Kind::kDict:
         return put_sequence('}', 'u', value.items());
-      case Kind::tuple:
+      case Kind::kTuple:
         return put_tuple(value.items());
-      case Kind::global:
+      case Kind::kGlobal:
         return put_global(value.type_name());
-      case Kind::object:
+      case Kind::kObject:
         return put_object(value);
-      case Kind::persistent_id:
+      case Kind::kPersistentId:
         put(value.items().front());
         out_ += 'Q';
         return;

@@ -14,11 +14,11 @@ constexpr size_t kNameBytes = size_t{1} << 20, kNameBytesPerByte = 16;  // of th
 
 bool is_tensor(const PickleValue& value) { return value.type_name().starts_with("torch._utils._rebuild_"); }
 
-bool is_sequence(const PickleValue& value) { return value.kind() == Kind::list || value.kind() == Kind::tuple; }
+bool is_sequence(const PickleValue& value) { return value.kind() == Kind::kList || value.kind() == Kind::kTuple; }
 
 // Whether a value is kept as it is: no dict, and no list with tensors or dicts in it.
 bool is_leaf(const PickleValue& value) {
-  if (value.kind() == Kind::dict) return false;
+  if (value.kind() == Kind::kDict) return false;
   if (!is_sequence(value)) return true;
   return std::ranges::all_of(value.items(), [](const PickleValue& item) { return !is_tensor(item) && is_leaf(item); });
 }
@@ -37,7 +37,7 @@ class TorchFileSource : public WeightsSource {
  public:
   explicit TorchFileSource(const std::filesystem::path& path)
       : WeightsSource(path), file_(path, "file of torch.save"), archive_(file_.bytes(), path_) {
-    TI_CHECK(archive_.value().kind() == Kind::dict,
+    TI_CHECK(archive_.value().kind() == Kind::kDict,
              "{} holds no dict of tensors. Save a dict, such as model.state_dict(), with torch.save.", path_);
     DcpPath root;
     add_all(archive_.value(), root);
@@ -76,11 +76,11 @@ class TorchFileSource : public WeightsSource {
       path.pop_back();
     };
     const auto items =
-        value.kind() == Kind::dict || is_sequence(value) ? value.items() : std::span<const PickleValue>();
-    if (value.kind() == Kind::dict) {
+        value.kind() == Kind::kDict || is_sequence(value) ? value.items() : std::span<const PickleValue>();
+    if (value.kind() == Kind::kDict) {
       for (size_t i = 0; i + 1 < items.size(); i += 2) {
         const PickleValue& key = items[i];
-        add_below(items[i + 1], key.kind() == Kind::string ? key.as_string() : key.repr());
+        add_below(items[i + 1], key.kind() == Kind::kString ? key.as_string() : key.repr());
       }
     } else if (!is_tensor(value) && is_leaf(value)) {
       values_[add_name(path)] = value;

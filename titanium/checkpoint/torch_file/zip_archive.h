@@ -19,11 +19,15 @@ class ZipArchive {
     uint32_t crc = 0;  // 0: unknown; torch leaves it out when told to
   };
 
+  using Records = std::map<std::string, Record, std::less<>>;  // by name
+
   // Reads the directory. Throws Error that names `what` when a record is compressed or encrypted, lies outside, or
   // anything else does not fit together. Also archives beyond 4 GiB.
   ZipArchive(std::span<const std::byte> bytes, const std::string& what);
+  // Of records that were found in another way.
+  ZipArchive(Records records, const std::string& what) : what_(what), records_(std::move(records)) {}
 
-  // By name without the folder that torch puts in front of every name: "data.pkl", "data/0".
+  // The record of a name without the folder that torch puts in front of every name, or null: "data.pkl", "data/0".
   const Record* find(std::string_view name) const;
   // Throws Error when there is none.
   const Record& record(std::string_view name) const;
@@ -41,7 +45,7 @@ class ZipArchive {
 
   std::span<const std::byte> bytes_;
   std::string what_;
-  std::map<std::string, Record, std::less<>> records_;
+  Records records_;
 };
 
 // Makes an archive piece by piece. Names get the folder "archive/".
