@@ -101,7 +101,9 @@ TaskSpec random_task() {
       .make = [](const TaskContext& context) -> std::unique_ptr<Task> { return std::make_unique<RandomTask>(context); },
       .check_files = nullptr,
       .tokens_of_sample =
-          [](const JobConfig&) { return (sizes_of_run.pixels / 16) * (sizes_of_run.pixels / 16) + sizes_of_run.text; }};
+          [](const JobConfig&, const models::Model&) {
+            return (sizes_of_run.pixels / 16) * (sizes_of_run.pixels / 16) + sizes_of_run.text;
+          }};
 }
 
 void measure(const JobConfig& config, int64_t steps) {

@@ -1,6 +1,7 @@
 """A small Flux as users train it: from archives of images, with validation, drawn images and a checkpoint; on a layout with
 replicas, shards and parts of sequences; then titanium generate-image."""
 
+import base64
 import json
 import os
 import pathlib
@@ -9,6 +10,8 @@ import struct
 import subprocess
 import tempfile
 import unittest
+
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = os.environ["TITANIUM"]
@@ -37,7 +40,8 @@ class Flux(unittest.TestCase):
         cls.training = ["--training.img_size=32", "--training.global_batch_size=4", "--training.steps=4", "--metrics.log_freq=1",
                         "--training.data_streams=4", "--validation.data_streams=4", "--checkpoint.enable", "--checkpoint.interval=2",
                         "--validation.enable", "--validation.freq=4", "--validation.steps=1", "--validation.denoising_steps=2"]
-        cls.one = cls.train("one", "--training.local_batch_size=4", "--validation.local_batch_size=4")
+        cls.one = cls.train("one", "--training.local_batch_size=4", "--validation.local_batch_size=4", "--metrics.enable_tensorboard",
+                            "--encoder.on_cpu")
 
     @classmethod
     def run_program(cls, *arguments, code=0):
@@ -58,12 +62,26 @@ class Flux(unittest.TestCase):
     def test_a_layout_goes_on_with_the_same_losses_and_draws_the_same_image(self):
         self.assertEqual(len(self.one), 4)
         self.assertEqual(png_size(self.folder / "one/img/image_step4_0.png"), (32, 32))
-        shutil.copytree(self.folder / "one/checkpoint/step-2", self.folder / "four/checkpoint/step-2")
-        rest = self.train("four", "--training.local_batch_size=2", "--validation.local_batch_size=2", "--parallelism.data_parallel_shard_degree=2",
-                          "--parallelism.context_parallel_degree=2", ranks=4)
+        shutil.copytree(self.folder / "one/checkpoint/step-2", self.folder / "eight/checkpoint/step-2")
+        # The layout of torchtitan's integration test of Flux, which also validates, saves and then draws.
+        rest = self.train("eight", "--training.local_batch_size=1", "--validation.local_batch_size=1", "--parallelism.data_parallel_shard_degree=2",
+                          "--parallelism.data_parallel_replicate_degree=2", "--parallelism.context_parallel_degree=2", "--encoder.sharded", ranks=8)
         for found, expected in zip(rest[-2:], self.one[-2:], strict=True):
             self.assertAlmostEqual(found, expected, delta=1e-5 * expected)
-        self.assertEqual(png_size(self.folder / "four/img/image_step4_0.png"), (32, 32))
+        self.assertEqual(png_size(self.folder / "eight/img/image_step4_0.png"), (32, 32))
+
+    def test_drawn_images_are_in_tensorboard_and_on_the_page(self):
+        events = [json.loads(line) for line in (self.folder / "one/run.jsonl").read_text().splitlines()]
+        drawn = {event["step"]: event["images"] for event in events if event["event"] == "images"}
+        self.assertEqual({step: [image["file"] for image in images] for step, images in drawn.items()},
+                         {1: ["img/image_step1_0.png"], 4: ["img/image_step4_0.png"]})
+        picture = (self.folder / "one/img/image_step4_0.png").read_bytes()
+        self.assertIn(drawn[4][0]["caption"].encode(), picture)
+        self.run_program("report", self.folder / "one", "--out", self.folder / "one.html")
+        self.assertIn("data:image/png;base64," + base64.b64encode(picture).decode(), (self.folder / "one.html").read_text())
+        accumulator = EventAccumulator(str(next((self.folder / "one/tb").iterdir())))
+        accumulator.Reload()
+        self.assertEqual(accumulator.Images("validation_images/0")[-1].encoded_image_string, picture)
 
     def test_images_are_generated_from_a_checkpoint(self):
         prompts = self.folder / "prompts.txt"
@@ -96,6 +114,8 @@ class Flux(unittest.TestCase):
         def refused(*options):
             return self.run_program("train", *self.options, *self.training, f"--job.dump_folder={self.folder / 'refused'}", *options, code=2)
 
+        self.assertIn('training.positions = "document" counts tokens inside documents, and this model reads images. Use "sequence".',
+                      refused("--training.positions=document"))
         self.assertIn("training.img_size = 40 is not a multiple of the 16 pixels of a patch. Use 32 or 48.", refused("--training.img_size=40"))
         self.assertIn("does not exist. Set training.test_mode = true for a test without it, or fetch it with: titanium download",
                       refused("--training.no_test_mode"))

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torchtitan.models.flux import flux_args
 from torchtitan.models.flux.model.args import FluxModelArgs
 from torchtitan.models.flux.model.autoencoder import AutoEncoder, AutoEncoderParams
+from torchtitan.models.flux.model.layers import MLPEmbedder, timestep_embedding
 from torchtitan.models.flux.model.model import FluxModel
 from torchtitan.models.flux.model.state_dict_adapter import FluxStateDictAdapter
 from torchtitan.models.flux.utils import create_position_encoding_for_latents, pack_latents
@@ -55,6 +56,16 @@ def torchtitan_model(sizes=SIZES):
     return model
 
 
+def distilled_model(strength):
+    """The same with what FLUX.1-dev has and torchtitan's model has not: an embedding of the guidance's strength, added to those of time and text."""
+    model = torchtitan_model()
+    text = model.vector_in.forward
+    model.guidance_in = MLPEmbedder(256, SIZES.hidden_size)
+    model.guidance_in.init_weights(init_std=0.2)
+    model.vector_in.forward = lambda y: text(y) + model.guidance_in(timestep_embedding(torch.full((len(y),), strength), 256))
+    return model
+
+
 def config_json(sizes):
     return {"attention_head_dim": sizes.hidden_size // sizes.num_heads, "num_attention_heads": sizes.num_heads,
             "in_channels": sizes.in_channels, "pooled_projection_dim": sizes.vec_in_dim,
@@ -82,8 +93,8 @@ class Folder(unittest.TestCase):
 
 
 class Model(Folder):
-    def run_driver(self, state, given, level=0):
-        (self.folder / "config.json").write_text(json.dumps(config_json(SIZES)))
+    def run_driver(self, state, given, level=0, **config):
+        (self.folder / "config.json").write_text(json.dumps(config_json(SIZES) | config))
         save_file({name: tensor.contiguous() for name, tensor in state.items()}, self.folder / "model.safetensors")
         save_file(given, self.folder / "in.safetensors")
         call(DRIVER, "velocity", self.folder / "config.json", self.folder / "model.safetensors", self.folder / "in.safetensors",
@@ -91,11 +102,17 @@ class Model(Folder):
         return load_file(self.folder / "out.safetensors")
 
     def test_velocity_loss_and_gradients_are_torchtitans(self):
-        model, given = torchtitan_model(), inputs()
+        self.compare(torchtitan_model())
+
+    def test_a_distilled_model_is_told_the_strength_of_its_guidance(self):
+        self.compare(distilled_model(strength=3.5), guidance_embeds=True)
+
+    def compare(self, model, **config):
+        given = inputs()
         expected = velocity(model, given)
         loss = F.mse_loss(expected, given["target"], reduction="sum")
         loss.backward()
-        found = [self.run_driver(model.state_dict(), given, level) for level in (0, 1)]
+        found = [self.run_driver(model.state_dict(), given, level, **config) for level in (0, 1)]
         self.assertLess((found[0]["velocity"] - expected).abs().max().item(), LARGEST)
         self.assertLess(abs(found[0]["loss"].item() - loss.item()), 1e-5 * loss.item())
         for name, parameter in model.named_parameters():
@@ -147,13 +164,19 @@ class Model(Folder):
 
     def test_weights_under_published_names_are_the_same(self):
         state, given = torchtitan_model().state_dict(), inputs()
-        expected = self.run_driver(state, given)["velocity"]
-        diffusers = FluxStateDictAdapter(SIZES, None).to_hf(dict(state))
-        labs = {name.replace("_norm.weight", "_norm.scale"): tensor for name, tensor in state.items()}
-        labs["guidance_in.in_layer.weight"] = torch.zeros(4)
-        for published in (diffusers, labs):
-            self.assertNotEqual(set(published), set(state))
-            self.assertTrue(torch.equal(self.run_driver(published, given)["velocity"], expected))
+        guidance = {name: tensor for name, tensor in distilled_model(3.5).state_dict().items() if name.startswith("guidance_in.")}
+        diffusers, labs = FluxStateDictAdapter(SIZES, None).to_hf(dict(state)), {}
+        for name, tensor in guidance.items():
+            diffusers[name.replace("guidance_in.in_layer", "time_text_embed.guidance_embedder.linear_1")
+                      .replace("guidance_in.out_layer", "time_text_embed.guidance_embedder.linear_2")] = tensor
+        for name, tensor in (state | guidance).items():
+            labs[name.replace("_norm.weight", "_norm.scale")] = tensor
+        # A model without the embedding passes over it, as torchtitan's does.
+        for config, ours in (({}, state), ({"guidance_embeds": True}, state | guidance)):
+            expected = self.run_driver(ours, given, **config)["velocity"]
+            for published in (diffusers, labs):
+                self.assertNotEqual(set(published), set(ours))
+                self.assertTrue(torch.equal(self.run_driver(published, given, **config)["velocity"], expected))
 
     def test_names_and_shapes_are_torchtitans(self):
         for flavor, sizes in flux_args.items():

@@ -64,7 +64,8 @@ void write_encoded(const std::vector<std::string>& arguments) {
   const std::filesystem::path folder = arguments[2];
   const bool is_clip = arguments[1] == "clip";
   const FrozenWeights weights = read_frozen_weights(folder, at::kFloat, at::kCPU, is_clip ? "text_model." : "");
-  const auto encoder = (is_clip ? make_clip_encoder : make_t5_encoder)(folder / "config.json", weights);
+  const EncoderConfig config = read_encoder_config(folder / "config.json");
+  const auto encoder = is_clip ? make_clip_encoder(config, weights) : make_t5_encoder(config, weights);
   const checkpoint::SafetensorsReader in(arguments[3]);
   const std::vector<NamedTensor> results = {{"encoded", encoder->encode(in.tensor("tokens"))}};
   checkpoint::write_safetensors(arguments[4], results);

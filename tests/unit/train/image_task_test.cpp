@@ -2,6 +2,8 @@
 #include <ATen/ops/arange.h>
 #include <c10/core/GradMode.h>
 
+#include <numeric>
+
 #include "tests/support/tiny_flux.h"
 #include "tests/support/tiny_run.h"
 #include "titanium/base/error.h"
@@ -81,7 +83,7 @@ TaskSpec numbered_task() {
             return std::make_unique<NumberedTask>(context);
           },
           .check_files = [](const JobConfig&) { return std::vector<std::string>(); },
-          .tokens_of_sample = [](const JobConfig&) { return 4 + test::kTinyTextTokens; }};
+          .tokens_of_sample = [](const JobConfig&, const models::Model&) { return 4 + test::kTinyTextTokens; }};
 }
 
 TrainState build_run(const JobConfig& config, comm::World& world) {
@@ -146,6 +148,7 @@ TEST(ImageTask, TrainsAlikeOnEveryLayout) {
       {"cp2", 1, 1, 1, [](JobConfig&) {}, /*context=*/2},
       {"fsdp2 cp2 in order", 1, 2, 1, [](JobConfig& c) { c.parallelism.context_parallel_load_balancer = std::nullopt; },
        /*context=*/2},
+      {"hsdp2x2 cp2", 2, 2, 1, [](JobConfig&) {}, /*context=*/2},
       {"dp3", 3, 1, 1},
   };
   for (const test::Layout& layout : layouts) {
@@ -186,15 +189,29 @@ TEST(ImageTask, NoiseAndTimesFollowFromSeedAndNumberAlone) {
   const ImageMicroBatch together(test::tiny_images({4, 9}, 2), place), alone(test::tiny_images({9}, 1), place);
   EXPECT_TRUE(together.inputs().latents_BSP.narrow(0, 1, 1).allclose(alone.inputs().latents_BSP, 1e-5, 1e-5));
   EXPECT_TRUE(together.inputs().times_B.narrow(0, 1, 1).equal(alone.inputs().times_B));
-  EXPECT_TRUE(together.target_BSP().narrow(0, 1, 1).allclose(alone.target_BSP(), 1e-5, 1e-5));
+  EXPECT_TRUE(together.target().narrow(0, 1, 1).allclose(alone.target(), 1e-5, 1e-5));
   EXPECT_FALSE(together.inputs().times_B[0].equal(together.inputs().times_B[1]));
   const ImagePlace other{model, encoders, {}, at::kCPU, 6};
-  EXPECT_FALSE(ImageMicroBatch(test::tiny_images({9}, 1), other).target_BSP().allclose(alone.target_BSP()));
+  EXPECT_FALSE(ImageMicroBatch(test::tiny_images({9}, 1), other).target().allclose(alone.target()));
   // z + (1 - t) (e - x) = e is standard normal.
   const Tensor rest = 1 - together.inputs().times_B.view({-1, 1, 1});
-  const Tensor noise = together.inputs().latents_BSP + rest * together.target_BSP();
+  const Tensor noise = together.inputs().latents_BSP + rest * together.target();
   EXPECT_NEAR(noise.mean().item<double>(), 0, 0.2);
   EXPECT_NEAR(noise.std().item<double>(), 1, 0.2);
+}
+
+TEST(ImageTask, LogitsOfTimesAreStandardNormalWhenAskedFor) {
+  models::flux::Flux model(test::tiny_flux());
+  const ImageEncoders encoders = test::tiny_encoders(model.autoencoder());
+  const ImagePlace place{model, encoders, {}, at::kCPU, 5, FlowTimes::kLogitNormal};
+  std::vector<int64_t> numbers(400);
+  std::iota(numbers.begin(), numbers.end(), 7);
+  const Tensor times = ImageMicroBatch(test::tiny_images(numbers, 400), place).inputs().times_B.to(at::kDouble);
+  const Tensor logits = (times / (1 - times)).log();
+  EXPECT_NEAR(logits.mean().item<double>(), 0, 0.15);  // three standard errors
+  EXPECT_NEAR(logits.std().item<double>(), 1, 0.11);   // it is 1.8 for uniform times
+  const ImageMicroBatch alone(test::tiny_images({9}, 1), place);
+  EXPECT_EQ(alone.inputs().times_B[0].item<float>(), times[2].item<float>());
 }
 
 TEST(ImageTask, ValidationSeesTheMiddlesOfEightStretches) {
@@ -233,13 +250,15 @@ TEST(DrawImages, StepsFollowTheVelocityFromNoiseToTheImage) {
   const ImageEncoders encoders = test::tiny_encoders(model.autoencoder());
   const data::ImageBatch batch = test::tiny_images({3, 9}, 2);
   const std::vector<int32_t> empty(test::kTinyTextTokens, 0);
-  const DrawnCaptions captions{batch.tokens, {empty, empty}, {3, 9}};
+  const DrawnCaptions captions{encode_captions(encoders, batch.tokens, 2, at::kCPU),
+                               encode_captions(encoders, {empty, empty}, 1, at::kCPU),
+                               {3, 9}};
   DrawOptions options{.pixels = test::kTinyPixels, .steps = 3, .guidance = {}, .seed = 2};
   const Tensor noise = ops::counter_normal(ops::parameter_key("drawn.noise", 2), captions.numbers, 4 * 4 * 4, at::kCPU);
   const Tensor expected = encoders.autoencoder->decode(noise.view({2, 4, 4, 4}) - 0.25).clamp(-1, 1);
-  EXPECT_TRUE(draw_images(model, encoders, captions, options, at::kCPU).allclose(expected, 1e-4, 1e-4));
+  EXPECT_TRUE(draw_images(model, *encoders.autoencoder, captions, options, at::kCPU).allclose(expected, 1e-4, 1e-4));
   options.guidance = 4;  // between velocities that are the same
-  EXPECT_TRUE(draw_images(model, encoders, captions, options, at::kCPU).allclose(expected, 1e-4, 1e-4));
+  EXPECT_TRUE(draw_images(model, *encoders.autoencoder, captions, options, at::kCPU).allclose(expected, 1e-4, 1e-4));
 }
 
 TEST(ImageTask, AFluxIsCutNeitherIntoStagesNorIntoParts) {

@@ -7,7 +7,7 @@
 namespace titanium::data {
 
 // `samples` rows, of which the last ones may be missing at the end of finite data: then `count` is smaller, and the
-// rows after it are zeros, with tokens of an empty caption.
+// rows after it are zeros, with tokens or encodings of an empty caption.
 struct ImageBatch {
   int64_t samples = 0;                       // rows
   int64_t count = 0;                         // rows that hold a sample, the first ones
@@ -15,6 +15,7 @@ struct ImageBatch {
   std::vector<uint8_t> pixels;               // [samples, 3, size, size]; the model's value is pixel / 255 * 2 - 1
   std::vector<std::vector<int32_t>> tokens;  // of each encoder [samples * its length]
   std::vector<std::vector<bool>> left_out;   // of each encoder [samples]: its tokens are those of an empty caption
+  ImageEncodings encodings;                  // rows of prepared images, which have neither pixels nor tokens
   std::vector<std::string> captions;         // [samples]
   std::vector<std::string> names;            // [samples], file and key, for messages
   // [samples], the number of each sample in the run: turn * streams + stream. It does not depend on the number of ranks
@@ -35,7 +36,8 @@ struct ImageLoaderOptions {
 
 // Samples in the order of stream_loader.h: canonical streams, so any number of ranks that divides the number of streams
 // reads the same ones, and state, load, rewind, last_wait_seconds and bad_records are as in loader.h. A saved position
-// does not depend on the size of pictures, so a run may go on with larger ones.
+// does not depend on the size of pictures, so a run may go on with larger ones. Of the sources of a mix all were
+// prepared, with the same sizes, or none.
 class ImageLoader : public StreamLoader<ImageStream> {
  public:
   // Starts the threads. Throws as Corpus does.

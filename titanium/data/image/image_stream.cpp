@@ -28,6 +28,10 @@ Image decode_picture(const Record& record, const ImageText& found) {
   }
 }
 
+std::string name_of(const Record& record, const std::string& key) {
+  return fmt::format("{}:{}", record.file->path.string(), printable(key));
+}
+
 }  // namespace
 
 ImageStream::ImageStream(Corpus& corpus, const ImageOptions& options, int64_t stream, const StreamPosition& position)
@@ -68,32 +72,53 @@ std::optional<ImageSample> ImageStream::next(const std::stop_token& stop) {
 // Nothing for one that is skipped.
 std::optional<ImageSample> ImageStream::sample_of(const Record& record) const {
   try {
-    ImageText found = image_text(record);
-    const std::string name = fmt::format("{}:{}", record.file->path.string(), printable(found.key));
-    const Image image = decode_picture(record, found);
-    const auto cut = square_cut(image.width, image.height, options_.size);
-    if (!cut) {
-      corpus_.skip_small_image(fmt::format("{} with {} x {} pixels", name, image.width, image.height));
-      return std::nullopt;
-    }
-    ImageSample sample{.name = name, .caption = std::move(found.caption)};
-    const auto place = static_cast<int64_t>(below(random_bits(kPlaceOfCut), cut->places));
-    sample.pixels = square_of(image, options_.size, *cut, place);
-    for (size_t k = 0; k < options_.encoders.size(); ++k) {
-      sample.left_out.push_back(fraction(random_bits(kCaption + k)) < options_.caption_dropout);
-      sample.tokens.push_back(sample.left_out[k] ? empty_tokens_[k] : options_.encoders[k](sample.caption));
-    }
-    return sample;
+    const PreparedImages* const images = corpus_.options().prepared.get();
+    return images != nullptr ? prepared(record, *images) : decoded(record);
   } catch (const BadRecord& error) {
     corpus_.skip_bad_record(error.what());
     return std::nullopt;
   }
 }
 
+std::optional<ImageSample> ImageStream::decoded(const Record& record) const {
+  ImageText found = image_text(record);
+  const std::string name = name_of(record, found.key);
+  const Image image = decode_picture(record, found);
+  const auto cut = square_cut(image.width, image.height, options_.size);
+  if (!cut) {
+    corpus_.skip_small_image(fmt::format("{} with {} x {} pixels", name, image.width, image.height));
+    return std::nullopt;
+  }
+  ImageSample sample{.name = name, .caption = std::move(found.caption)};
+  const auto place = static_cast<int64_t>(below(random_bits(kPlaceOfCut), cut->places));
+  sample.pixels = square_of(image, options_.size, *cut, place);
+  for (size_t k = 0; k < options_.encoders.size(); ++k) {
+    sample.left_out.push_back(is_left_out(k));
+    sample.tokens.push_back(sample.left_out[k] ? empty_tokens_[k] : options_.encoders[k](sample.caption));
+  }
+  return sample;
+}
+
+ImageSample ImageStream::prepared(const Record& record, const PreparedImages& images) const {
+  PreparedSample found = prepared_sample(record, images.description.sizes);
+  ImageSample sample{.name = name_of(record, found.key), .caption = std::move(found.caption)};
+  sample.left_out = {is_left_out(0), is_left_out(1)};
+  sample.encodings = std::move(found.encodings);
+  if (sample.left_out[0]) sample.encodings.text = images.empty.text;
+  if (sample.left_out[1]) sample.encodings.pooled = images.empty.pooled;
+  return sample;
+}
+
+bool ImageStream::is_left_out(size_t encoder) const {
+  return fraction(random_bits(kCaption + encoder)) < options_.caption_dropout;
+}
+
 // See Note [Randomness of a sample].
 uint64_t ImageStream::random_bits(uint64_t purpose) const {
   uint64_t bits = mixed_bits(static_cast<uint64_t>(options_.seed));
-  bits = mixed_bits(bits ^ std::stoull(corpus_.fingerprint(), nullptr, 16));
+  const PreparedImages* const images = corpus_.options().prepared.get();
+  const std::string& data = images != nullptr ? images->description.fingerprint : corpus_.fingerprint();
+  bits = mixed_bits(bits ^ std::stoull(data, nullptr, 16));
   bits = mixed_bits(bits ^ static_cast<uint64_t>(stream_));
   bits = mixed_bits(bits ^ static_cast<uint64_t>(position_.samples));
   return mixed_bits(bits ^ purpose);

@@ -1,6 +1,7 @@
 // One canonical stream of pictures with captions, each cut to the same square.
 #pragma once
 
+#include "titanium/data/image/prepared_images.h"
 #include "titanium/data/stream.h"
 
 namespace titanium::data {
@@ -9,11 +10,11 @@ namespace titanium::data {
 using CaptionEncoder = std::function<std::vector<int32_t>(std::string_view caption)>;
 
 struct ImageOptions {
-  int64_t size = 256;          // pixels of a side
-  bool infinite = true;        // begin again at the end of the data
-  int64_t seed = 0;            // of crops and of captions that are left out
-  double caption_dropout = 0;  // the share of captions that each encoder gets as an empty text
-  std::vector<CaptionEncoder> encoders{};
+  int64_t size = 256;                      // pixels of a side
+  bool infinite = true;                    // begin again at the end of the data
+  int64_t seed = 0;                        // of crops and of captions that are left out
+  double caption_dropout = 0;              // the share of captions that each encoder gets as an empty text
+  std::vector<CaptionEncoder> encoders{};  // of pictures; images that were prepared have encodings instead
 };
 
 struct ImageSample {
@@ -22,18 +23,19 @@ struct ImageSample {
   std::vector<uint8_t> pixels;               // [3, size, size], red, green, blue
   std::vector<std::vector<int32_t>> tokens;  // of each encoder: of the caption, or of "" where it is left out
   std::vector<bool> left_out;                // of each encoder
+  ImageEncodings encodings;                  // of prepared images, instead of pixels and tokens
   StreamPosition after;
 };
 
 // Note [Randomness of a sample]
 // What is chosen at random for a picture (where it is cut, whether its caption is left out) is a function of
-// ImageOptions::seed, the data set, the stream and the number of samples that the stream has delivered of it. So every
-// number of ranks and threads makes the same samples, a run that goes on makes those that it would have made, and
-// every epoch has other crops.
+// ImageOptions::seed, the data set (of prepared images, that which they were made from), the stream and the number of
+// samples that the stream has delivered of it. So every number of ranks and threads makes the same samples, a run that
+// goes on makes those that it would have made, and every epoch has other crops.
 //
-// A record is used when it has a picture and a caption. One whose sides are not both at least `size` is skipped and
-// counted (Corpus::small_images); one that cannot be used is a bad record. Not thread-safe; different streams of one
-// corpus may be used from different threads.
+// A record is used when it has a picture and a caption; of a corpus that was prepared, encodings and a caption. A
+// picture whose sides are not both at least `size` is skipped and counted (Corpus::small_images); a record that cannot
+// be used is a bad record. Not thread-safe; different streams of one corpus may be used from different threads.
 class ImageStream {
  public:
   using Options = ImageOptions;
@@ -47,6 +49,9 @@ class ImageStream {
 
  private:
   std::optional<ImageSample> sample_of(const Record& record) const;
+  std::optional<ImageSample> decoded(const Record& record) const;
+  ImageSample prepared(const Record& record, const PreparedImages& images) const;
+  bool is_left_out(size_t encoder) const;
   uint64_t random_bits(uint64_t purpose) const;
   void begin_again();
 

@@ -1,5 +1,6 @@
 // A PNG is written without libpng: the format is a list of chunks around one stream of zlib, and so the bytes depend on
 // the pixels and on zlib alone.
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include "titanium/data/image/decode.h"
@@ -55,7 +56,8 @@ std::string encode_png(int64_t width, int64_t height, std::span<const uint8_t> p
   header.append({8, 2, 0, 0, 0});  // 8 bits, red green blue, deflate, adaptive filters, not interlaced
   append_chunk(out, "IHDR", header);
   // Keyword, a zero, not compressed, no language and no translated keyword: UTF-8 follows.
-  for (const auto& [keyword, text] : texts) append_chunk(out, "iTXt", keyword + std::string(5, '\0') + text);
+  for (const auto& [keyword, text] : texts)
+    append_chunk(out, "iTXt", fmt::format("{}{}{}", keyword, std::string(5, '\0'), text));
   append_chunk(out, "IDAT", deflated(filtered_rows(height, width * 3, pixels)));
   append_chunk(out, "IEND", "");
   return out;

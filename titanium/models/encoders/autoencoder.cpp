@@ -22,7 +22,7 @@ struct Convolution {
     const int64_t padding = weight.size(2) / 2;
     return at::conv2d(x, weight, bias, {1, 1}, {padding, padding});
   }
-  // Every second position, with a row and a column of zeros behind the last ones.
+  // Every second position, with a row and a column of zeros after the last ones.
   Tensor halve(const Tensor& x) const { return at::conv2d(at::constant_pad_nd(x, {0, 1, 0, 1}), weight, bias, {2, 2}); }
   Tensor weight, bias;
 };
@@ -175,11 +175,19 @@ Autoencoder::Autoencoder(const AutoencoderArgs& args, const FrozenWeights& weigh
 Autoencoder::~Autoencoder() = default;
 
 Tensor Autoencoder::encode(const Tensor& images_BCHW, const Tensor& noise_Bchw) const {
+  return sampled(moments(images_BCHW), noise_Bchw, args_);
+}
+
+Tensor Autoencoder::moments(const Tensor& images_BCHW) const {
   const c10::AutoGradMode no_grad(false);
-  const std::vector<Tensor> moments =
-      networks_->encoder(networks_->in_our_dtype(images_BCHW)).chunk(2, 1);  // mean and log of the variance
+  return networks_->encoder(networks_->in_our_dtype(images_BCHW));
+}
+
+Tensor Autoencoder::sampled(const Tensor& moments_Bmhw, const Tensor& noise_Bchw, const AutoencoderArgs& args) {
+  const c10::AutoGradMode no_grad(false);
+  const std::vector<Tensor> moments = moments_Bmhw.chunk(2, 1);
   const Tensor z = moments[0] + at::exp(moments[1] * 0.5) * noise_Bchw.to(moments[0].scalar_type());
-  return (z - args_.shift) * args_.scale;
+  return (z - args.shift) * args.scale;
 }
 
 Tensor Autoencoder::decode(const Tensor& latents_Bchw) const {

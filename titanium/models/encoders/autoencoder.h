@@ -15,9 +15,12 @@ class Autoencoder {
   ~Autoencoder();
 
   // Latents of images [B, 3, H, W] with values from -1 to 1, sampled with `noise` [B, c, h, w], which is standard
-  // normal. Height and width are multiples of the pixels of an element. Never records, as decode; both
-  // compute in the dtype of the weights.
+  // normal. Height and width are multiples of the pixels of an element. Neither this nor decode records for autograd;
+  // both compute in the dtype of the weights.
   Tensor encode(const Tensor& images_BCHW, const Tensor& noise_Bchw) const;
+  // The two halves of it: mean and logarithm of the variance, [B, 2 c, h, w], and the latents that noise makes of them.
+  Tensor moments(const Tensor& images_BCHW) const;
+  static Tensor sampled(const Tensor& moments_Bmhw, const Tensor& noise_Bchw, const AutoencoderArgs& args);
   Tensor decode(const Tensor& latents_Bchw) const;
 
   const AutoencoderArgs& args() const { return args_; }

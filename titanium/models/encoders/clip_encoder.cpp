@@ -20,16 +20,14 @@ struct Sizes {
   bool quick_gelu;  // x * sigmoid(1.702 x), else GELU
 };
 
-Sizes read_sizes(const std::filesystem::path& file) {
-  const nlohmann::json json = read_json_object(file, "the sizes of a CLIP model");
-  const JsonReader whole(file.string(), json);
+Sizes read_sizes(const EncoderConfig& from) {
+  const JsonReader whole(from.place, from.json);
   const std::string type = whole.text_or("model_type", "clip_text_model");
-  if (type != "clip" && type != "clip_text_model")
-    whole.fail("model_type", "should be \"clip\" or \"clip_text_model\"");
+  if (type != "clip" && type != "clip_text_model") whole.fail("model_type", "\"clip\" or \"clip_text_model\"");
   const JsonReader config = whole.has("text_config") ? whole.object("text_config") : whole;
   const std::string activation = config.text_or("hidden_act", "quick_gelu");
   if (activation != "quick_gelu" && activation != "gelu") {
-    config.fail("hidden_act", "should be \"quick_gelu\" or \"gelu\"");
+    config.fail("hidden_act", "\"quick_gelu\" or \"gelu\"");
   }
   // What a config leaves out has the values of the first CLIP.
   return {.vocabulary = config.size_or("vocab_size", 49408),
@@ -90,6 +88,7 @@ class ClipEncoder : public TextEncoder {
   }
   int64_t width() const override { return sizes_.dim; }
   int64_t vocabulary() const override { return sizes_.vocabulary; }
+  Device device() const override { return table_.device(); }
 
  private:
   Tensor normalised(const Tensor& x, const Affine& norm) const {
@@ -115,7 +114,7 @@ class ClipEncoder : public TextEncoder {
 
 }  // namespace
 
-std::unique_ptr<TextEncoder> make_clip_encoder(const std::filesystem::path& config, const FrozenWeights& weights) {
+std::unique_ptr<TextEncoder> make_clip_encoder(const EncoderConfig& config, const FrozenWeights& weights) {
   return std::make_unique<ClipEncoder>(read_sizes(config), weights);
 }
 

@@ -12,7 +12,7 @@ namespace titanium::models {
 
 FrozenWeights read_frozen_weights(const std::filesystem::path& path, Dtype dtype, Device device,
                                   const std::string& prefix) {
-  const std::shared_ptr<checkpoint::WeightsSource> source = checkpoint::open_safetensors(path);
+  const std::shared_ptr<checkpoint::WeightsSource> source = checkpoint::open_weights(path);
   return [=](const std::string& name, const Shape& shape) {
     std::string found = name;
     if (!source->contains(found)) {
@@ -40,10 +40,17 @@ FrozenWeights random_frozen_weights(uint64_t seed, Dtype dtype, Device device) {
     if (shape.size() == 1) {
       ops::init_constant(parameter, name.ends_with("bias") ? 0 : 1);
     } else {
-      const auto inputs = static_cast<double>(volume(shape) / shape[0]);
-      ops::init_uniform(parameter, seed, std::sqrt(3 / inputs));
+      const int64_t inputs = volume(shape) / shape[0];
+      ops::init_uniform(parameter, seed, std::sqrt(3 / static_cast<double>(inputs)));
     }
     return parameter.value.detach().to(device, dtype);
+  };
+}
+
+FrozenWeights counted_frozen_weights(Dtype dtype, int64_t& bytes) {
+  return [dtype, &bytes](const std::string&, const Shape& shape) {
+    bytes += volume(shape) * static_cast<int64_t>(c10::elementSize(dtype));
+    return at::empty(shape, at::TensorOptions(dtype).device(at::kMeta));
   };
 }
 

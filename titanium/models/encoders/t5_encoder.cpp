@@ -24,14 +24,13 @@ struct Sizes {
   bool gated;  // with GELU, else one product with ReLU
 };
 
-Sizes read_sizes(const std::filesystem::path& file) {
-  const nlohmann::json json = read_json_object(file, "the sizes of a T5 model");
-  const JsonReader config(file.string(), json);
+Sizes read_sizes(const EncoderConfig& from) {
+  const JsonReader config(from.place, from.json);
   const std::string type = config.text_or("model_type", "t5");
-  if (type != "t5") config.fail("model_type", "should be \"t5\"");
+  if (type != "t5") config.fail("model_type", "\"t5\"");
   const std::string feed_forward = config.text_or("feed_forward_proj", "relu");
   if (feed_forward != "relu" && feed_forward != "gated-gelu") {
-    config.fail("feed_forward_proj", "should be \"relu\" or \"gated-gelu\"");
+    config.fail("feed_forward_proj", "\"relu\" or \"gated-gelu\"");
   }
   return {.vocabulary = config.size("vocab_size"),
           .dim = config.size("d_model"),
@@ -45,9 +44,23 @@ Sizes read_sizes(const std::filesystem::path& file) {
           .gated = feed_forward == "gated-gelu"};
 }
 
+// The weights of a block, in the order in which they are kept.
 struct Layer {
+  explicit Layer(const std::vector<Tensor>& weights)
+      : norm(weights.at(0)),
+        q(weights.at(1)),
+        k(weights.at(2)),
+        v(weights.at(3)),
+        o(weights.at(4)),
+        feed_forward_norm(weights.at(5)),
+        gate(weights.at(6)),
+        out(weights.at(7)),
+        in(weights.size() > 8 ? weights[8] : Tensor()) {}
   Tensor norm, q, k, v, o;
-  Tensor feed_forward_norm, in, gate, out;  // `gate` is the one that GELU or ReLU is applied to; without a gate, alone
+  Tensor feed_forward_norm;
+  Tensor gate;  // the one that GELU or ReLU is applied to
+  Tensor out;
+  Tensor in;  // none without a gate
 };
 
 // The number of the bias for each pair of positions, [L, L]: half of the numbers for each direction, of which half are
@@ -66,7 +79,7 @@ Tensor buckets_of(int64_t tokens, const Sizes& sizes, Device device) {
 
 class T5Encoder : public TextEncoder {
  public:
-  T5Encoder(const Sizes& sizes, const FrozenWeights& weights) : sizes_(sizes) {
+  T5Encoder(const Sizes& sizes, const FrozenWeights& weights, const KeepFrozen& keep) : sizes_(sizes) {
     const int64_t inner = sizes.heads * sizes.head_dim;
     table_ = weights("shared.weight", {sizes.vocabulary, sizes.dim});
     for (int64_t i = 0; i < sizes.layers; ++i) {
@@ -74,17 +87,18 @@ class T5Encoder : public TextEncoder {
         return weights(fmt::format("encoder.block.{}.layer.{}.weight", i, name), shape);
       };
       if (i == 0) bias_ = get("0.SelfAttention.relative_attention_bias", {sizes.buckets, sizes.heads});
-      Layer layer;
-      layer.norm = get("0.layer_norm", {sizes.dim});
-      layer.q = get("0.SelfAttention.q", {inner, sizes.dim});
-      layer.k = get("0.SelfAttention.k", {inner, sizes.dim});
-      layer.v = get("0.SelfAttention.v", {inner, sizes.dim});
-      layer.o = get("0.SelfAttention.o", {sizes.dim, inner});
-      layer.feed_forward_norm = get("1.layer_norm", {sizes.dim});
-      layer.gate = get(sizes.gated ? "1.DenseReluDense.wi_0" : "1.DenseReluDense.wi", {sizes.hidden, sizes.dim});
-      if (sizes.gated) layer.in = get("1.DenseReluDense.wi_1", {sizes.hidden, sizes.dim});
-      layer.out = get("1.DenseReluDense.wo", {sizes.dim, sizes.hidden});
-      layers_.push_back(std::move(layer));
+      std::vector<Tensor> layer = {
+          get("0.layer_norm", {sizes.dim}),
+          get("0.SelfAttention.q", {inner, sizes.dim}),
+          get("0.SelfAttention.k", {inner, sizes.dim}),
+          get("0.SelfAttention.v", {inner, sizes.dim}),
+          get("0.SelfAttention.o", {sizes.dim, inner}),
+          get("1.layer_norm", {sizes.dim}),
+          get(sizes.gated ? "1.DenseReluDense.wi_0" : "1.DenseReluDense.wi", {sizes.hidden, sizes.dim}),
+          get("1.DenseReluDense.wo", {sizes.dim, sizes.hidden}),
+      };
+      if (sizes.gated) layer.push_back(get("1.DenseReluDense.wi_1", {sizes.hidden, sizes.dim}));
+      layers_.push_back(keep(std::move(layer)));
     }
     norm_ = weights("encoder.final_layer_norm.weight", {sizes.dim});
   }
@@ -94,7 +108,10 @@ class T5Encoder : public TextEncoder {
     Tensor x = at::embedding(table_, tokens_BL);
     const Tensor bias_LLH = at::embedding(bias_, buckets_of(tokens_BL.size(1), sizes_, table_.device()));
     const Tensor bias = bias_LLH.permute({2, 0, 1}).unsqueeze(0);
-    for (const Layer& layer : layers_) {
+    FrozenFetch next = layers_.at(0)();
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const Layer layer(next());
+      if (i + 1 < layers_.size()) next = layers_[i + 1]();
       x = x + attended(layer, normalised(x, layer.norm), bias);
       x = x + fed_forward(layer, normalised(x, layer.feed_forward_norm));
     }
@@ -102,6 +119,7 @@ class T5Encoder : public TextEncoder {
   }
   int64_t width() const override { return sizes_.dim; }
   int64_t vocabulary() const override { return sizes_.vocabulary; }
+  Device device() const override { return table_.device(); }
 
  private:
   Tensor normalised(const Tensor& x, const Tensor& weight) const {
@@ -127,13 +145,14 @@ class T5Encoder : public TextEncoder {
 
   Sizes sizes_;
   Tensor table_, bias_, norm_;
-  std::vector<Layer> layers_;
+  std::vector<FrozenGroup> layers_;
 };
 
 }  // namespace
 
-std::unique_ptr<TextEncoder> make_t5_encoder(const std::filesystem::path& config, const FrozenWeights& weights) {
-  return std::make_unique<T5Encoder>(read_sizes(config), weights);
+std::unique_ptr<TextEncoder> make_t5_encoder(const EncoderConfig& config, const FrozenWeights& weights,
+                                             const KeepFrozen& keep) {
+  return std::make_unique<T5Encoder>(read_sizes(config), weights, keep);
 }
 
 }  // namespace titanium::models

@@ -1,5 +1,6 @@
 #include "titanium/models/flux/args.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace titanium::models::flux {
@@ -17,6 +18,7 @@ const ArgFields<Args>& fields() {
       field<Args>("mlp_ratio", &Args::mlp_ratio),
       field<Args>("theta", &Args::theta),
       field<Args>("qkv_bias", &Args::qkv_bias),
+      field<Args>("guidance_embed", &Args::guidance_embed, "guidance_embeds", [](const Args&) { return false; }),
       logged_field<Args>("axes_dim", [](const Args& args) { return nlohmann::ordered_json(args.axes_dim); }),
   };
   return fields;
@@ -51,9 +53,30 @@ Args args_from_config_json(const std::filesystem::path& file) {
   const int64_t head_dim = config.size_or("attention_head_dim", 128);
   args.hidden_size = head_dim * args.num_heads;
   if (args.axes_dim.size() != 3 || rotated != head_dim) {
-    config.fail("axes_dims_rope",
-                fmt::format("should have three numbers that add up to attention_head_dim = {}", head_dim));
+    config.fail("axes_dims_rope", fmt::format("three numbers that add up to attention_head_dim = {}", head_dim));
   }
+  return args;
+}
+
+AutoencoderArgs autoencoder_from_config_json(const std::filesystem::path& file) {
+  const nlohmann::json json = read_json_object(file, "the sizes of an autoencoder");
+  const JsonReader config(file.string(), json);
+  AutoencoderArgs args;
+  const std::vector<int64_t> channels = config.numbers("block_out_channels");
+  const bool good = !channels.empty() && channels.size() <= 8 && channels[0] >= 1 &&
+                    std::ranges::all_of(channels, [&](int64_t wide) { return wide >= 1 && wide % channels[0] == 0; });
+  if (!good) config.fail("block_out_channels", "one to eight multiples of its first number");
+  args.channels = channels[0];
+  args.multipliers.clear();
+  for (const int64_t wide : channels) args.multipliers.push_back(wide / channels[0]);
+  args.image_channels = config.size_or("in_channels", args.image_channels);
+  if (args.image_channels != 3) config.fail("in_channels", "3, for red, green and blue");
+  args.residual_blocks = config.size_or("layers_per_block", args.residual_blocks);
+  args.latent_channels = config.size_or("latent_channels", args.latent_channels);
+  args.groups = config.size_or("norm_num_groups", args.groups);
+  if (args.channels % args.groups != 0) config.fail("norm_num_groups", "a divisor of the first of block_out_channels");
+  args.scale = config.positive_or("scaling_factor", args.scale);
+  if (config.has("shift_factor")) args.shift = config.number("shift_factor");
   return args;
 }
 
@@ -62,7 +85,6 @@ std::string to_config_json(const Args& args) {
   add_to_config_json(json, args, fields());
   json["attention_head_dim"] = args.head_dim();
   json["axes_dims_rope"] = args.axes_dim;
-  json["guidance_embeds"] = false;
   json["patch_size"] = 1;
   return json.dump(2) + "\n";
 }

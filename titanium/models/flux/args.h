@@ -24,6 +24,8 @@ struct Args {
   std::vector<int64_t> axes_dim = {16, 56, 56};  // rotated elements of a head for each of the three positions
   double theta = 10000;
   bool qkv_bias = true;
+  bool guidance_embed = false;  // distilled models are told how strong their guidance is to be
+  double guidance = 3.5;        // what they are told
   AutoencoderArgs autoencoder;
 
   int64_t head_dim() const { return hidden_size / num_heads; }
@@ -39,7 +41,9 @@ std::string describe(const Args& args);
 // Sizes from the config.json of a transformer in diffusers' format. Throws UsageError with a sentence for every key
 // that is missing, has a wrong type or contradicts another.
 Args args_from_config_json(const std::filesystem::path& file);
-// The other way round.
+// Sizes of its autoencoder from the config.json of an AutoencoderKL in diffusers' format; throws likewise.
+AutoencoderArgs autoencoder_from_config_json(const std::filesystem::path& file);
+// The other way round, of the transformer.
 std::string to_config_json(const Args& args);
 
 }  // namespace titanium::models::flux

@@ -24,6 +24,13 @@ struct Vectors {
   Tensor mlp_gate;
 };
 
+// Every token sees every token.
+Tensor attend_to_all(const Tensor& q, const Tensor& k, const Tensor& v, const BlockContext& context) {
+  const ops::Visible everything = {.causal = false};
+  if (context.exchange != nullptr) return ops::context_attention(q, k, v, everything, *context.exchange);
+  return ops::attention(q, k, v, everything);
+}
+
 }  // namespace
 
 ops::LinearLayer layer_of(nn::Linear& linear) { return {linear.weight, linear.bias.get()}; }
@@ -37,12 +44,6 @@ void init_xavier(nn::Linear& linear, uint64_t seed) {
 void init_zeros(nn::Linear& linear) {
   ops::init_constant(linear.weight, 0);
   ops::init_constant(*linear.bias, 0);
-}
-
-Tensor attend_to_all(const Tensor& q, const Tensor& k, const Tensor& v, const BlockContext& context) {
-  const ops::Visible everything = {.causal = false};
-  if (context.exchange != nullptr) return ops::context_attention(q, k, v, everything, *context.exchange);
-  return ops::attention(q, k, v, everything);
 }
 
 HeadNorms::HeadNorms(const std::string& fqn, int64_t head_dim)

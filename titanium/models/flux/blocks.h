@@ -18,9 +18,6 @@ struct BlockContext {
   ops::ContextExchange* exchange;      // null: whole sequences are here
 };
 
-// Every token sees every token.
-Tensor attend_to_all(const Tensor& q_BTHE, const Tensor& k_BTHE, const Tensor& v_BTHE, const BlockContext& context);
-
 // The norms of the heads of queries and keys.
 class HeadNorms : public nn::Module {
  public:

@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cos.h>
 #include <ATen/ops/exp.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/polar.h>
 #include <ATen/ops/pow.h>
@@ -44,8 +45,7 @@ Tensor patch_positions(int64_t rows, int64_t columns) {
   return at::stack({at::zeros({rows, columns}, at::kDouble), row, column}, 2).flatten(0, 1);
 }
 
-}  // namespace
-
+// cos, then sin, of 1000 t at 128 frequencies, [B, 256] in fp32.
 Tensor time_embedding(const Tensor& times_B) {
   const int64_t half = kTimeColumns / 2;
   const Tensor numbers = at::arange(half, times_B.options().dtype(at::kFloat));
@@ -53,6 +53,8 @@ Tensor time_embedding(const Tensor& times_B) {
   const Tensor angles = (times_B.to(at::kFloat) * kTimeFactor).unsqueeze(1) * frequencies;
   return at::cat({at::cos(angles), at::sin(angles)}, 1);
 }
+
+}  // namespace
 
 Flux::Embedder::Embedder(const std::string& fqn, int64_t in, int64_t out)
     : in_layer(fqn + ".in_layer", in, out, true), out_layer(fqn + ".out_layer", out, out, true) {}
@@ -77,14 +79,16 @@ Flux::Flux(const Args& args)
                     "whose product fits.",
                     args.num_heads, rotated, args.hidden_size));
   }
+  if (args.guidance_embed) guidance_in_.emplace("guidance_in", kTimeColumns, args.hidden_size);
+  std::vector<nn::Linear*> layers = {&img_in_, &txt_in_};
+  for (Embedder* embedder : embedders()) layers.insert(layers.end(), {&embedder->in_layer, &embedder->out_layer});
   std::vector<Parameter*> inputs;
-  for (nn::Linear* linear :
-       {&img_in_, &txt_in_, &time_in_.in_layer, &time_in_.out_layer, &vector_in_.in_layer, &vector_in_.out_layer}) {
+  for (nn::Linear* linear : layers) {
     add(*linear);
     for (Parameter* parameter : linear->parameters()) inputs.push_back(parameter);
   }
   inputs_unit_ = std::make_unique<nn::Unit>("inputs", nn::UnitRole::kEmbedding, std::move(inputs));
-  inputs_unit_->backward_uses_weights = true;  // of the layers behind silu
+  inputs_unit_->backward_uses_weights = true;  // of the layers after silu
   for (int64_t i = 0; i < args.depth; ++i) blocks_.push_back(std::make_unique<DoubleBlock>(i, args));
   for (int64_t i = 0; i < args.depth_single_blocks; ++i) blocks_.push_back(std::make_unique<SingleBlock>(i, args));
   for (const auto& block : blocks_) add(*block);
@@ -93,6 +97,12 @@ Flux::Flux(const Args& args)
   std::vector<Parameter*> last = final_linear_.parameters();
   for (Parameter* parameter : final_modulation_.parameters()) last.push_back(parameter);
   head_unit_ = std::make_unique<nn::Unit>("final_layer", nn::UnitRole::kHead, std::move(last));
+}
+
+std::vector<Flux::Embedder*> Flux::embedders() {
+  std::vector<Embedder*> all = {&time_in_, &vector_in_};
+  if (guidance_in_) all.push_back(&*guidance_in_);
+  return all;
 }
 
 std::unique_ptr<Model> Flux::part(const std::vector<ModelStage>& stages) const {
@@ -114,6 +124,7 @@ void Flux::check_tensor_parallel(int64_t degree) const {
 schedule::ModelChildren Flux::children() const {
   schedule::ModelChildren children{
       .before = {"img_in", "time_in", "vector_in", "txt_in"}, .blocks = {}, .after = {"final_layer"}};
+  if (guidance_in_) children.before.emplace_back("guidance_in");
   for (const auto& block : blocks_) children.blocks.push_back(block->unit().name);
   return children;
 }
@@ -133,7 +144,7 @@ void Flux::init_weights(uint64_t seed) {
   constexpr double kStd = 0.02, kUncut = 1e6;
   init_xavier(img_in_, seed);
   init_xavier(txt_in_, seed);
-  for (Embedder* embedder : {&time_in_, &vector_in_}) {
+  for (Embedder* embedder : embedders()) {
     for (nn::Linear* linear : {&embedder->in_layer, &embedder->out_layer}) {
       ops::init_normal(linear->weight, seed, kStd, kUncut);
       ops::init_constant(*linear->bias, 0);
@@ -160,10 +171,12 @@ const BlockContext& Flux::context_of(const ImageBatch& batch) {
 
 ops::Tensors Flux::embed(const ImageBatch& batch) {
   const Dtype dtype = compute_dtype;
-  const ops::Tensors inputs = {batch.latents_BSP.to(dtype), batch.text_BLC.to(dtype), batch.pooled_BY.to(dtype),
-                               time_embedding(batch.times_B).to(dtype)};
+  ops::Tensors inputs = {batch.latents_BSP.to(dtype), batch.text_BLC.to(dtype), batch.pooled_BY.to(dtype),
+                         time_embedding(batch.times_B).to(dtype)};
+  if (guidance_in_) inputs.push_back(time_embedding(at::full_like(batch.times_B, args_.guidance)).to(dtype));
   return inputs_unit_->run(inputs, [&](const ops::Tensors& x) -> ops::Tensors {
-    const Tensor vec_BD = time_in_.forward(x[3]) + vector_in_.forward(x[2]);
+    Tensor vec_BD = time_in_.forward(x[3]) + vector_in_.forward(x[2]);
+    if (guidance_in_) vec_BD = vec_BD + guidance_in_->forward(x[4]);
     return {ops::linear_with_bias(x[0], layer_of(img_in_)), ops::linear_with_bias(x[1], layer_of(txt_in_)), vec_BD};
   });
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "titanium/models/flux/blocks.h"
@@ -54,6 +55,7 @@ class Flux : public ImageModel, public ModelCosts {
     nn::Linear in_layer, out_layer;
   };
 
+  std::vector<Embedder*> embedders();
   const BlockContext& context_of(const ImageBatch& batch);
   ops::Tensors embed(const ImageBatch& batch);
 
@@ -61,6 +63,7 @@ class Flux : public ImageModel, public ModelCosts {
   WeightNames names_;
   nn::Linear img_in_, txt_in_;
   Embedder time_in_, vector_in_;
+  std::optional<Embedder> guidance_in_;
   std::vector<std::unique_ptr<Block>> blocks_;  // first the double ones
   nn::Linear final_linear_, final_modulation_;
   std::unique_ptr<nn::Unit> inputs_unit_, head_unit_;
@@ -70,8 +73,5 @@ class Flux : public ImageModel, public ModelCosts {
   BlockContext context_{};
   std::vector<int64_t> context_sizes_;  // for which the tables of the context were made
 };
-
-// sin and cos of 1000 t at 128 frequencies, [B, 256] in fp32.
-Tensor time_embedding(const Tensor& times_B);
 
 }  // namespace titanium::models::flux

@@ -13,6 +13,8 @@ const Names kOutside = {
     {"txt_in", {"context_embedder"}},
     {"time_in.in_layer", {"time_text_embed.timestep_embedder.linear_1"}},
     {"time_in.out_layer", {"time_text_embed.timestep_embedder.linear_2"}},
+    {"guidance_in.in_layer", {"time_text_embed.guidance_embedder.linear_1"}},
+    {"guidance_in.out_layer", {"time_text_embed.guidance_embedder.linear_2"}},
     {"vector_in.in_layer", {"time_text_embed.text_embedder.linear_1"}},
     {"vector_in.out_layer", {"time_text_embed.text_embedder.linear_2"}},
     {"final_layer.linear", {"proj_out"}},
@@ -109,6 +111,7 @@ std::vector<HuggingFacePiece> WeightNames::other_pieces(const std::string& fqn, 
 }
 
 bool WeightNames::is_redundant(const std::string& name) const {
+  if (args_.guidance_embed) return false;
   return name.starts_with("guidance_in.") || name.starts_with("time_text_embed.guidance_embedder.");
 }
 

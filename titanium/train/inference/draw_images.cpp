@@ -13,22 +13,9 @@
 #include "titanium/ops/counter_normal.h"
 #include "titanium/ops/init.h"
 #include "titanium/ops/sequence_share.h"
-#include "titanium/tensor/host_copy.h"
 
 namespace titanium::train {
 namespace {
-
-struct Encoded {
-  Tensor text_BLC, pooled_BY;
-};
-
-Encoded encode(const ImageEncoders& encoders, const std::vector<std::vector<int32_t>>& tokens, int64_t captions,
-               Device device) {
-  const auto of = [&](const models::TextEncoder& encoder, const std::vector<int32_t>& ids) {
-    return encoder.encode(copy_to_device(ids, device).view({captions, -1}).to(at::kLong));
-  };
-  return {of(*encoders.text, tokens.at(0)), of(*encoders.pooled, tokens.at(1))};
-}
 
 // All rows [B, S, P] from those that each rank has.
 Tensor all_rows(const Tensor& rows_BsP, const ops::SequenceShare& share, const parallel::Mesh* mesh) {
@@ -59,17 +46,17 @@ std::vector<double> flow_times(int64_t steps, int64_t patches) {
   return times;
 }
 
-Tensor draw_images(models::ImageModel& model, const ImageEncoders& encoders, const DrawnCaptions& captions,
+Tensor draw_images(models::ImageModel& model, const models::Autoencoder& autoencoder, const DrawnCaptions& captions,
                    const DrawOptions& options, Device device, const parallel::Mesh* mesh,
                    const ops::SequenceShare& share) {
   const c10::AutoGradMode no_grad(false);
-  const models::AutoencoderArgs& args = encoders.autoencoder->args();
+  const models::AutoencoderArgs& args = autoencoder.args();
   const auto count = static_cast<int64_t>(captions.numbers.size());
   const int64_t side = options.pixels / args.pixels(), rows = side / 2;
-  Encoded encoded = encode(encoders, captions.tokens, count, device);
+  EncodedCaptions encoded = captions.captions;
   const int64_t text_tokens = encoded.text_BLC.size(1);
   if (options.guidance) {
-    const Encoded empty = encode(encoders, captions.empty_tokens, 1, device);
+    const EncodedCaptions& empty = captions.empty;
     encoded = {at::cat({encoded.text_BLC, empty.text_BLC.expand_as(encoded.text_BLC)}),
                at::cat({encoded.pooled_BY, empty.pooled_BY.expand_as(encoded.pooled_BY)})};
   }
@@ -95,10 +82,11 @@ Tensor draw_images(models::ImageModel& model, const ImageEncoders& encoders, con
     latents = latents + (times[i + 1] - times[i]) * velocity;
   }
   const Tensor whole = models::unpack_latents(all_rows(latents, share, mesh), rows, rows);
-  return encoders.autoencoder->decode(whole).to(at::kFloat).clamp(-1, 1);
+  return autoencoder.decode(whole).to(at::kFloat).clamp(-1, 1);
 }
 
-void write_image(const std::filesystem::path& path, const Tensor& image_3HW, const std::string& caption) {
+observe::ShownImage write_image(const std::filesystem::path& path, const Tensor& image_3HW,
+                                const std::string& caption) {
   const Tensor pixels =
       ((image_3HW.clamp(-1, 1) + 1) * 127.5).to(at::kByte).permute({1, 2, 0}).contiguous().to(at::kCPU);
   std::error_code error;
@@ -106,9 +94,11 @@ void write_image(const std::filesystem::path& path, const Tensor& image_3HW, con
   TI_CHECK(!error, "{} cannot be made: {}. Check permissions and free space.", path.parent_path().string(),
            error.message());
   const std::vector<std::pair<std::string, std::string>> texts = {{"Description", caption}};
-  write_file_atomically(
-      path, data::encode_png(pixels.size(1), pixels.size(0),
-                             {pixels.const_data_ptr<uint8_t>(), static_cast<size_t>(pixels.numel())}, texts));
+  const int64_t width = pixels.size(1), height = pixels.size(0);
+  std::string png =
+      data::encode_png(width, height, {pixels.const_data_ptr<uint8_t>(), static_cast<size_t>(pixels.numel())}, texts);
+  write_file_atomically(path, png);
+  return {.file = path, .caption = caption, .width = width, .height = height, .png = std::move(png)};
 }
 
 }  // namespace titanium::train

@@ -1,5 +1,8 @@
 #include "titanium/train/inference/load_model.h"
 
+#include <algorithm>
+#include <array>
+
 #include "titanium/base/error.h"
 #include "titanium/checkpoint/weights_source.h"
 #include "titanium/config/availability.h"
@@ -13,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 bool describes_model(const fs::path& folder) {
-  return fs::exists(folder / "config.json") || fs::exists(folder / "params.json");
+  return std::ranges::any_of(std::array{"config.json", "params.json", "transformer/config.json"},
+                             [&](const char* name) { return fs::exists(folder / name); });
 }
 
 void fill(models::Model& model, const CheckpointRun& run, Device device) {

@@ -1,15 +1,15 @@
 #include "titanium/train/task/image_batch.h"
 
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
+
+#include <cmath>
 
 #include "titanium/base/error.h"
 #include "titanium/kernels/counter_random.h"
 #include "titanium/ops/counter_normal.h"
 #include "titanium/ops/init.h"
 #include "titanium/ops/modulation.h"
-#include "titanium/tensor/host_copy.h"
 #include "titanium/tensor/trace_scope.h"
 
 namespace titanium::train {
@@ -21,6 +21,15 @@ double middle_of_stratum(int64_t i) {
   return (static_cast<double>(i % kTimeStrata) + 0.5) / static_cast<double>(kTimeStrata);
 }
 
+// The time at which a sample is seen, where it is seen once.
+double time_of(int64_t number, FlowTimes times, uint64_t key) {
+  const auto index = static_cast<uint64_t>(number);
+  if (times == FlowTimes::kUniform) return kernels::random_uniform(key, index);
+  if (times == FlowTimes::kStratified) return middle_of_stratum(number);
+  const double logit = kernels::sample_normal(kernels::truncated_normal(/*std=*/1, /*cutoff=*/8), key, index);
+  return 1 / (1 + std::exp(-logit));
+}
+
 // [n], or [8 n] with all times of each sample one after the other.
 Tensor times_of(const std::vector<int64_t>& numbers, const ImagePlace& place) {
   const uint64_t key = ops::parameter_key("flow.times", place.seed);
@@ -29,28 +38,10 @@ Tensor times_of(const std::vector<int64_t>& numbers, const ImagePlace& place) {
     if (place.times == FlowTimes::kAll) {
       for (int64_t i = 0; i < kTimeStrata; ++i) times.push_back(static_cast<float>(middle_of_stratum(i)));
     } else {
-      const bool uniform = place.times == FlowTimes::kUniform;
-      times.push_back(static_cast<float>(uniform ? kernels::random_uniform(key, static_cast<uint64_t>(number))
-                                                 : middle_of_stratum(number)));
+      times.push_back(static_cast<float>(time_of(number, place.times, key)));
     }
   }
   return at::tensor(times, at::kFloat).to(place.device);
-}
-
-Tensor images_of(const data::ImageBatch& batch, Device device) {
-  // The copy that follows reads it; nothing writes.
-  auto* const pixels = const_cast<uint8_t*>(batch.pixels.data());
-  const Tensor host = at::from_blob(pixels, {batch.samples, 3, batch.size, batch.size}, at::kByte);
-  return host.to(device).to(at::kFloat).div_(127.5).sub_(1);
-}
-
-Tensor encode(const models::TextEncoder& encoder, const std::vector<int32_t>& tokens, int64_t samples, Device device) {
-  const int32_t largest = *std::max_element(tokens.begin(), tokens.end());
-  TI_CHECK(largest < encoder.vocabulary(),
-           "the tokenizer made id {}, but the encoder's vocabulary has {} entries. Use the tokenizer that belongs to "
-           "the encoder.",
-           largest, encoder.vocabulary());
-  return encoder.encode(copy_to_device(tokens, device).view({samples, -1}).to(at::kLong));
 }
 
 class ImageBatchOfTask : public Batch {
@@ -59,8 +50,7 @@ class ImageBatchOfTask : public Batch {
 
   int64_t samples() const override { return batch_.samples; }
   int64_t tokens() const override {
-    const auto text = static_cast<int64_t>(batch_.tokens.at(0).size());
-    return batch_.samples * place_.patches(batch_.size) + text;
+    return batch_.samples * (place_.patches(batch_.size) + text_tokens(batch_, place_.model));
   }
   int64_t weight() const override {
     const int64_t times = place_.times == FlowTimes::kAll ? kTimeStrata : 1;
@@ -90,18 +80,16 @@ int64_t ImagePlace::values_here(int64_t pixels) const {
 ImageMicroBatch::ImageMicroBatch(const data::ImageBatch& batch, const ImagePlace& place) : model_(place.model) {
   const TraceScope scope("encoders");
   const c10::AutoGradMode no_grad(false);
-  const ImageEncoders& encoders = place.encoders;
-  const models::AutoencoderArgs& args = encoders.autoencoder->args();
+  const models::AutoencoderArgs& args = place.model.autoencoder();
   const int64_t n = batch.samples, side = batch.size / args.pixels();
   const auto noise_of = [&](const char* name) {
     const int64_t elements = args.latent_channels * side * side;
     return ops::counter_normal(ops::parameter_key(name, place.seed), batch.numbers, elements, place.device)
         .view({n, args.latent_channels, side, side});
   };
-  Tensor text = encode(*encoders.text, batch.tokens.at(0), n, place.device);
-  Tensor pooled = encode(*encoders.pooled, batch.tokens.at(1), n, place.device);
-  const Tensor images = images_of(batch, place.device);
-  Tensor latents = encoders.autoencoder->encode(images, noise_of("autoencoder.noise")).to(at::kFloat);
+  auto [captions, moments] = encode_images(batch, place.encoders, place.model, place.device);
+  auto& [text, pooled] = captions;
+  Tensor latents = models::Autoencoder::sampled(moments, noise_of("autoencoder.noise"), args).to(at::kFloat);
   Tensor noise = noise_of("flow.noise");
   counted_ = batch.count;
   if (place.times == FlowTimes::kAll) {

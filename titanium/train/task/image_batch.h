@@ -1,17 +1,17 @@
 // Batches of images: from pixels and tokens to what the model reads, and the loss of a rectified flow.
 #pragma once
 
-#include "titanium/data/image/image_loader.h"
-#include "titanium/train/task/image_encoders.h"
+#include "titanium/train/task/encode_images.h"
 #include "titanium/train/task/task.h"
 
 namespace titanium::train {
 
 // At which times t, from 0 (the image) to 1 (noise), samples are seen.
 enum class FlowTimes {
-  kUniform,     // anywhere
-  kStratified,  // the middle of one of 8 equal stretches, in turns
-  kAll,         // each sample at the middles of all 8
+  kUniform,      // anywhere
+  kLogitNormal,  // more in the middle: the logit is standard normal
+  kStratified,   // the middle of one of 8 equal stretches, in turns
+  kAll,          // each sample at the middles of all 8
 };
 constexpr int64_t kTimeStrata = 8;
 
@@ -29,7 +29,7 @@ struct ImagePlace {
   uint64_t seed;
   FlowTimes times = FlowTimes::kUniform;
 
-  // Of one sample: patches of the image, and elements of their latents that this rank has.
+  // The number of patches of one image, and of the elements of their latents that this rank has.
   int64_t patches(int64_t pixels) const;
   int64_t values_here(int64_t pixels) const;
 };
@@ -43,7 +43,7 @@ class ImageMicroBatch : public MicroBatch {
   std::vector<parallel::HiddenStates> hidden_states() const override;  // there are none: the model has one stage
 
   const models::ImageBatch& inputs() const { return inputs_; }
-  const Tensor& target_BSP() const { return target_BSP_; }
+  const Tensor& target() const { return target_BSP_; }
 
  private:
   models::ImageModel& model_;

@@ -5,6 +5,8 @@
 #include "titanium/models/encoders/autoencoder.h"
 #include "titanium/models/encoders/text_encoder.h"
 #include "titanium/models/image_model.h"
+#include "titanium/parallel/mesh.h"
+#include "titanium/train/memory_plan.h"
 
 namespace titanium::train {
 
@@ -15,9 +17,23 @@ struct ImageEncoders {
 };
 
 // What encoder.t5_encoder, clip_encoder and autoencoder_path name: folders, or models of the hub, which are downloaded.
-// With training.test_mode the weights are made up, and only config.json of each encoder is read. They are whole on
-// every rank, in the model's compute dtype. Throws UsageError for files that are missing or do not fit the model.
-ImageEncoders load_image_encoders(const JobConfig& config, const models::ImageModel& model, Device device);
+// With training.test_mode the weights are made up, and only config.json of each encoder is read. They are in the
+// model's compute dtype and whole on every rank, but for the blocks of T5 with encoder.sharded, which are cut over the
+// ranks of FSDP of `mesh`. With encoder.on_cpu those of captions are in host memory. Throws UsageError for files that
+// are missing or do not fit the model.
+ImageEncoders load_image_encoders(const JobConfig& config, const models::ImageModel& model, Device device,
+                                  const parallel::Mesh* mesh = nullptr);
+// What a run needs of that: with encoder.offline none of captions, and the autoencoder only to draw images.
+ImageEncoders load_encoders_of_run(const JobConfig& config, const models::ImageModel& model, Device device,
+                                   const parallel::Mesh& mesh);
+
+// What they will take of the device's memory, from their sizes alone. An encoder at the hub whose sizes nobody knows
+// here is not counted, and the log says so. Throws UsageError as loading does.
+FrozenMemory image_encoder_memory(const JobConfig& config, const models::ImageModel& model,
+                                  const parallel::ParallelDims& dims);
+
+// Whether validations draw images.
+bool draws_images(const config::Validation& validation);
 
 // Throws UsageError when encoder.autoencoder_path does not exist and its weights are not made up.
 void check_autoencoder(const JobConfig& config);

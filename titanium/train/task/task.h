@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "titanium/config/job_config.h"
+#include "titanium/data/corpus.h"
 #include "titanium/models/model.h"
+#include "titanium/observe/shown_image.h"
 #include "titanium/ops/sequence_share.h"
 #include "titanium/parallel/pipeline_runner.h"
+#include "titanium/train/memory_plan.h"
 
 namespace titanium::train {
 
@@ -56,8 +59,8 @@ class BatchSource {
   // A batch that weighs nothing, for a rank whose data has ended before that of others.
   virtual BatchPtr weightless() const = 0;
   virtual void rewind() = 0;  // begins again with the first sample
-  // Of data that is mixed from several sources: the tokens that this rank has read of each since the beginning of the
-  // run, in the same order on all ranks.
+  // The tokens that this rank has read of each source since the beginning of the run, where data is mixed from several
+  // sources; in the same order on all ranks.
   virtual std::vector<SourceTokens> tokens_by_source() const { return {}; }
 
   // How far this rank's share of the data has been read, as text, after the last batch that next() has returned.
@@ -86,8 +89,9 @@ class Task {
     sets.push_back({"", validation_data()});
     return sets;
   }
-  // Called on all ranks after the validations of a step, for what the task shows of its model beside a loss.
-  virtual void show_samples(int64_t /*step*/) const {}
+  // Called on all ranks after the validations of a step, for what the task shows of its model beside a loss. The
+  // pictures that the rank of the metrics is to report; none on other ranks.
+  virtual std::vector<observe::ShownImage> show_samples(int64_t /*step*/) const { return {}; }
   // Tokens that a batch counts for each image; 0 where samples are no images. Metrics then have images per second.
   virtual int64_t tokens_per_image() const { return 0; }
   // Operations of a training step for each token that a batch counts, as torchtitan counts them.
@@ -108,10 +112,16 @@ struct TaskSpec {
   std::string_view name;
   // Throws UsageError if the model is not of the task's kind, and Error for files that cannot be read.
   std::unique_ptr<Task> (*make)(const TaskContext& context) = nullptr;
+  // What the first of `readers` ranks reads in training, in the order of training.sources; one data set without them.
+  // Throws UsageError for what can be told of them without reading.
+  std::vector<data::CorpusOptions> (*training_corpora)(const JobConfig& config, int64_t readers) = nullptr;
   // Looks for the files that the task will read, and returns a sentence for each that is missing or broken.
   std::vector<std::string> (*check_files)(const JobConfig& config) = nullptr;
   // How many tokens the blocks of the model get of one sample: the memory plan counts by them.
-  int64_t (*tokens_of_sample)(const JobConfig& config) = nullptr;
+  int64_t (*tokens_of_sample)(const JobConfig& config, const models::Model& model) = nullptr;
+  // What the task's own networks take of a rank's device; null: it has none.
+  FrozenMemory (*frozen_memory)(const JobConfig& config, const models::Model& model,
+                                const parallel::ParallelDims& dims) = nullptr;
 };
 
 }  // namespace titanium::train

@@ -1,0 +1,72 @@
+#include "titanium/train/task/encode_images.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include "titanium/base/error.h"
+#include "titanium/tensor/host_copy.h"
+
+namespace titanium::train {
+namespace {
+
+bool is_prepared(const data::ImageBatch& batch) { return !batch.encodings.text.empty(); }
+
+Tensor images_of(const data::ImageBatch& batch, Device device) {
+  // The copy that follows reads it; nothing writes.
+  auto* const pixels = const_cast<uint8_t*>(batch.pixels.data());
+  const Tensor host = at::from_blob(pixels, {batch.samples, 3, batch.size, batch.size}, at::kByte);
+  return host.to(device).to(at::kFloat).div_(127.5).sub_(1);
+}
+
+Tensor encode(const models::TextEncoder& encoder, const std::vector<int32_t>& tokens, int64_t captions, Device device) {
+  const int32_t largest = *std::max_element(tokens.begin(), tokens.end());
+  TI_CHECK(largest < encoder.vocabulary(),
+           "the tokenizer made id {}, but the encoder's vocabulary has {} entries. Use the tokenizer that belongs to "
+           "the encoder.",
+           largest, encoder.vocabulary());
+  return encoder.encode(copy_to_device(tokens, encoder.device()).view({captions, -1}).to(at::kLong)).to(device);
+}
+
+// A copy, because the batch may go before the step has read it.
+Tensor prepared_rows(const std::vector<uint8_t>& bytes, const Shape& shape, Dtype dtype, Device device) {
+  const Tensor rows = at::empty(shape, at::TensorOptions(dtype).device(device));
+  TI_ASSERT(bytes.size() == rows.nbytes(), "prepared rows have {} bytes, not {}", bytes.size(), rows.nbytes());
+  rows.copy_(at::from_blob(const_cast<uint8_t*>(bytes.data()), shape, dtype));
+  return rows;
+}
+
+}  // namespace
+
+EncodedCaptions encode_captions(const ImageEncoders& encoders, const std::vector<std::vector<int32_t>>& tokens,
+                                int64_t captions, Device device) {
+  return {encode(*encoders.text, tokens.at(0), captions, device),
+          encode(*encoders.pooled, tokens.at(1), captions, device)};
+}
+
+EncodedCaptions captions_of(const data::ImageBatch& batch, const ImageEncoders& encoders,
+                            const models::ImageModel& model, Device device) {
+  if (!is_prepared(batch)) return encode_captions(encoders, batch.tokens, batch.samples, device);
+  const Dtype dtype = model.compute_dtype;
+  return {prepared_rows(batch.encodings.text, {batch.samples, text_tokens(batch, model), model.text_width()}, dtype,
+                        device),
+          prepared_rows(batch.encodings.pooled, {batch.samples, model.pooled_width()}, dtype, device)};
+}
+
+EncodedImages encode_images(const data::ImageBatch& batch, const ImageEncoders& encoders,
+                            const models::ImageModel& model, Device device) {
+  EncodedCaptions captions = captions_of(batch, encoders, model, device);
+  if (!is_prepared(batch)) return {std::move(captions), encoders.autoencoder->moments(images_of(batch, device))};
+  const models::AutoencoderArgs& args = model.autoencoder();
+  const int64_t side = batch.size / args.pixels();
+  return {std::move(captions),
+          prepared_rows(batch.encodings.moments, {batch.samples, 2 * args.latent_channels, side, side},
+                        model.compute_dtype, device)};
+}
+
+int64_t text_tokens(const data::ImageBatch& batch, const models::ImageModel& model) {
+  if (!is_prepared(batch)) return static_cast<int64_t>(batch.tokens.at(0).size()) / batch.samples;
+  const auto row = model.text_width() * static_cast<int64_t>(c10::elementSize(model.compute_dtype));
+  return static_cast<int64_t>(batch.encodings.text.size()) / (batch.samples * row);
+}
+
+}  // namespace titanium::train
