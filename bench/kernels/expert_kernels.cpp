@@ -14,7 +14,7 @@
 namespace titanium::kernels {
 namespace {
 
-// Of a micro-batch and a layer.
+// The sizes of one layer for one micro-batch.
 struct Model {
   const char* name;
   int64_t tokens, dim, top_k, experts, hidden;
@@ -155,15 +155,6 @@ void bench_swiglu(Bench& bench, const Model& model, const Rows& rows) {
   const auto weights = [&] {
     return RowWeights{floats(bench, count), bench.upload(rows.choice), floats(bench, count)};
   };
-  bench.run(named("expert_swiglu forward", model), 3 * array, [&] {
-    auto* gate = static_cast<uint16_t*>(bench.random(2 * count * dim, kBf16));
-    const ExpertSwigluForwardArgs args{kBf16,      gate,
-                                       gate + dim, bench.room(array),
-                                       2 * dim,    2 * dim,
-                                       dim,        count,
-                                       dim,        bench.upload(rows.ends) + model.experts - 1};
-    return [args] { expert_swiglu_forward(args, nullptr); };
-  });
   bench.run(named("expert_swiglu backward", model), 6 * array, [&] {
     auto* gate = static_cast<uint16_t*>(bench.random(2 * count * dim, kBf16));
     void* grad = bench.random(count * dim, kBf16);

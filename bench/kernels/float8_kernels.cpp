@@ -58,7 +58,7 @@ void bench_tensor(Bench& bench, int64_t rows, int64_t dim, ElementType type) {
 }
 
 void bench_fused(Bench& bench) {
-  const int64_t narrow = kTokens * kDim, wide = kTokens * kHidden;
+  const int64_t narrow = kTokens * kDim;
   for (const bool values : {true, false}) {
     const std::string what = values ? ", both" : ", transposed";
     const int64_t outputs = values ? 2 : 1;
@@ -72,12 +72,6 @@ void bench_fused(Bench& bench) {
                                      kDim,
                                      output(bench, narrow, values, true)};
       return [args] { quantize_rms_norm(args, nullptr); };
-    });
-    bench.run(shape("quantize_swiglu" + what, kTokens, kHidden), wide * (4 + outputs), [&, values] {
-      const QuantizeSwigluArgs args{
-          kBf16,   bench.random(wide, kBf16),        bench.random(wide, kBf16), kHidden, kHidden, kTokens,
-          kHidden, output(bench, wide, values, true)};
-      return [args] { quantize_swiglu(args, nullptr); };
     });
   }
 }

@@ -76,25 +76,6 @@ std::string text(const Case& size, Dtype dtype) {
   return (testing::Message() << dtype << ", " << size.count << " of " << size.rows << " x " << size.dim).GetString();
 }
 
-TEST_F(KernelExpertSwiglu, ForwardStopsAtTheCountOfRows) {
-  for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
-    for (const Case& size : kCases) {
-      SCOPED_TRACE(text(size, dtype));
-      const Tensor fused = random({size.rows, 2 * size.dim}, dtype, size.shift).mul_(4), count = count_of(size);
-      const Tensor gate = fused.narrow(1, 0, size.dim), up = fused.narrow(1, size.dim, size.dim);
-      const Tensor product = empty({size.rows, size.dim}, dtype);
-      launch(expert_swiglu_forward,
-             ExpertSwigluForwardArgs{element_type(gate), gate.data_ptr(), up.data_ptr(), product.data_ptr(),
-                                     gate.stride(0), up.stride(0), product.stride(0), size.rows, size.dim,
-                                     count.data_ptr<int32_t>()});
-      expect_poison_after(product, size.count);
-      if (size.count == 0) continue;
-      const Tensor g = wide(gate).narrow(0, 0, size.count), u = wide(up).narrow(0, 0, size.count);
-      EXPECT_ROUNDED(product.narrow(0, 0, size.count), g * at::sigmoid(g) * u, kLimit);
-    }
-  }
-}
-
 TEST_F(KernelExpertSwiglu, BackwardMatchesTheDefinitionWithWeights) {
   for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
     for (const Weighing& how : kWeighings) {

@@ -257,25 +257,6 @@ TEST_F(KernelFloat8, ANormIsQuantisedAsIfItHadBeenStored) {
   }
 }
 
-TEST_F(KernelFloat8, ASwigluProductIsQuantisedAsIfItHadBeenStored) {
-  for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
-    for (const Case& size : kCases) {
-      const Tensor gate = matrix(size, dtype).mul_(4), up = matrix({size.rows, size.dim, 2 * size.gap}, dtype);
-      const Tensor product = empty({size.rows, size.dim}, dtype);
-      launch(swiglu_forward, SwigluForwardArgs{element_type(gate), gate.data_ptr(), up.data_ptr(), product.data_ptr(),
-                                               gate.stride(0), up.stride(0), size.dim, size.rows, size.dim});
-      const Tensor amax = maximum(product);
-      for (const Format& format : kFormats) {
-        SCOPED_TRACE(describe(gate, format));
-        const Quantized q = room(size.rows, size.dim, amax, format, false);
-        launch(quantize_swiglu, QuantizeSwigluArgs{element_type(gate), gate.data_ptr(), up.data_ptr(), gate.stride(0),
-                                                   up.stride(0), size.rows, size.dim, q.out});
-        expect_quantized(q, product, amax, format);
-      }
-    }
-  }
-}
-
 TEST_F(KernelFloat8, RowsAndColumnsGetTheBitsOfTheFormulas) {
   for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
     for (const Format& format : kFormats) {

@@ -4,8 +4,8 @@
 #include <ATen/ops/tensor.h>
 
 #include "tests/gpu/kernels_test.h"
-#include "titanium/kernels/expert_swiglu.h"
 #include "titanium/kernels/grouped_multiply.h"
+#include "titanium/kernels/swiglu.h"
 
 namespace titanium::kernels {
 namespace {
@@ -116,9 +116,8 @@ TEST_F(KernelGroupedMultiply, SwigluHasTheBitsOfItsParts) {
                              gate.data_ptr(), up.data_ptr(), product.data_ptr()});
     expect_rows(gate, forward(size, with.x, with.weight));
     expect_rows(up, forward(size, with.x, with.weight2));
-    launch(expert_swiglu_forward, ExpertSwigluForwardArgs{ElementType::kBFloat16, gate.data_ptr(), up.data_ptr(),
-                                                          apart.data_ptr(), size.out, size.out, size.out, with.rows,
-                                                          size.out, with.groups.ends + with.groups.num_experts - 1});
+    launch(swiglu_forward, SwigluForwardArgs{ElementType::kBFloat16, gate.data_ptr(), up.data_ptr(), apart.data_ptr(),
+                                             size.out, size.out, size.out, with.rows, size.out});
     const int64_t count = size.ends.back();
     EXPECT_TRUE(at::equal(product.narrow(0, 0, count), apart.narrow(0, 0, count)));
     EXPECT_TRUE(product.narrow(0, count, size.spare).isnan().all().item<bool>());

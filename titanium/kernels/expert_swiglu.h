@@ -1,5 +1,6 @@
-// SwiGLU over the rows of experts, whose number only the device knows: arrays have room for `rows` rows, those beyond
-// the count are neither read nor written. The backward goes together with the weights of the router: y = sum of weight
+// The backward of SwiGLU over the rows of experts, and its clamped form both ways. Only the device knows the number of
+// rows: arrays have room for `rows` rows, those beyond the count are neither read nor written. The backward goes
+// together with the weights of the router: y = sum of weight
 // * (product W2^T), so what comes back through W2 is the gradient of the weighted product.
 //
 // Pointers are device memory; work is queued on `stream` and nothing synchronises. Arrays have a stride in elements
@@ -22,21 +23,6 @@ struct RowWeights {
   bool accumulate = false;                 // add to grad_weights instead of overwriting them
 };
 
-// product = silu(gate) * up.
-struct ExpertSwigluForwardArgs {
-  ElementType type;
-  const void* gate;
-  const void* up;
-  void* product;  // may be gate or up
-  int64_t gate_stride;
-  int64_t up_stride;
-  int64_t product_stride;
-  int64_t rows;
-  int64_t dim;
-  const int32_t* row_count = nullptr;  // may be null: all rows; the end of the last expert's rows, for example
-};
-void expert_swiglu_forward(const ExpertSwigluForwardArgs& args, GpuStream stream);
-
 // From dproduct, the gradient of weight * product: gradients of gate and up, the weighted product for the gradient of
 // W2, and grad_weights = <dproduct, product>, summed in an order that depends on dim alone. An output may be any of the
 // inputs (with the same stride), but no two outputs may overlap.
@@ -56,13 +42,13 @@ struct ExpertSwigluBackwardArgs {
   int64_t product_stride;
   int64_t rows;
   int64_t dim;
-  const int32_t* row_count = nullptr;
+  const int32_t* row_count = nullptr;  // may be null: all rows; the end of the last expert's rows, for example
   RowWeights weights;
 };
 void expert_swiglu_backward(const ExpertSwigluBackwardArgs& args, GpuStream stream);
 
-// The form of GPT-OSS. Columns of `fused` are gate and up by turns; with the expert's bias g = even + bias, u = odd +
-// bias, product = min(g, limit) * sigmoid(1.702 * min(g, limit)) * (clamp(u, -limit, limit) + 1).
+// The form of GPT-OSS. Columns of `fused` are gate and up, interleaved; with the expert's bias g = even + bias, u = odd
+// + bias, product = min(g, limit) * sigmoid(1.702 * min(g, limit)) * (clamp(u, -limit, limit) + 1).
 constexpr float kClampedSwigluSlope = 1.702F;
 
 struct ClampedSwigluForwardArgs {

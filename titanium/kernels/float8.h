@@ -77,19 +77,6 @@ struct QuantizeRmsNormArgs {
 };
 void quantize_rms_norm(const QuantizeRmsNormArgs& args, GpuStream stream);
 
-// Quantises the product that swiglu_forward would write with these arguments.
-struct QuantizeSwigluArgs {
-  ElementType type;  // of gate and up, and what the product is rounded to
-  const void* gate;
-  const void* up;
-  int64_t gate_stride;
-  int64_t up_stride;
-  int64_t rows;
-  int64_t dim;
-  Float8Output out;
-};
-void quantize_swiglu(const QuantizeSwigluArgs& args, GpuStream stream);
-
 // One scale for each row, a power of two, from the row's largest magnitude. One pass for rows that registers hold
 // (32 KiB), two otherwise.
 struct QuantizeRowsArgs {

@@ -33,7 +33,7 @@ Targets find_targets(const Tensor& labels_T, int64_t first_column, int64_t colum
 
 // softmax - onehot, times scale, and zero for ignored tokens; overwrites the log-probabilities.
 Tensor logits_grad(Tensor& log_probabilities_TV, const Targets& targets, double scale) {
-  Tensor grad_TV = log_probabilities_TV.exp_();
+  const Tensor& grad_TV = log_probabilities_TV.exp_();
   grad_TV.scatter_(1, targets.column_T1,
                    grad_TV.gather(1, targets.column_T1).sub_(targets.here_T1.to(grad_TV.scalar_type())));
   return grad_TV.mul_(targets.valid_T1.to(grad_TV.scalar_type()).mul_(scale));
@@ -151,7 +151,7 @@ Tensor shard_kernels(const Tensor& logits_TV, const Tensor& labels_T, const Cros
 
 }  // namespace
 
-Tensor cross_entropy(Tensor logits_TV, const Tensor& labels_T, const CrossEntropyArgs& args, Tensor& loss) {
+Tensor cross_entropy(const Tensor& logits_TV, const Tensor& labels_T, const CrossEntropyArgs& args, Tensor& loss) {
   TI_ASSERT(logits_TV.is_contiguous() && labels_T.is_contiguous(), "cross-entropy of strided tensors");
   if (!uses_kernels(logits_TV)) return reference(logits_TV, labels_T, args, loss);
   return exchanges_statistics(args) ? shard_kernels(logits_TV, labels_T, args, loss)

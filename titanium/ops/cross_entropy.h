@@ -18,7 +18,7 @@ struct CrossEntropyArgs {
 // Adds scale * sum over tokens of -log softmax(logits)[label] to `loss`, an fp64 scalar beside the logits, and returns
 // the gradient of the logits in their dtype (undefined without with_grad). Takes the logits over: the gradient may lie
 // in their memory. The logits are contiguous; labels count columns of the whole vocabulary.
-Tensor cross_entropy(Tensor logits_TV, const Tensor& labels_T, const CrossEntropyArgs& args, Tensor& loss);
+Tensor cross_entropy(const Tensor& logits_TV, const Tensor& labels_T, const CrossEntropyArgs& args, Tensor& loss);
 
 // Tokens of a chunk of logits of x W^T, for a whole vocabulary of so many columns: few enough that the logits are small
 // against everything else, and enough for efficient products.

@@ -100,8 +100,6 @@ Tensors on_backward(const Tensors& inputs, std::function<void()> f) {
   return same;
 }
 
-Tensor on_backward(const Tensor& x, std::function<void()> f) { return on_backward(Tensors{x}, std::move(f))[0]; }
-
 Tensors recompute(const std::function<Tensors(const Tensors&)>& f, const Tensors& inputs) {
   Tensors outputs, saved;
   {

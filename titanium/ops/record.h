@@ -23,13 +23,12 @@ bool needs_grad(const Tensors& inputs);
 // Makes `outputs` (fresh tensors, no views) the results of one autograd node over `inputs`, if needs_grad(inputs).
 void record(const Tensors& inputs, const Tensors& outputs, Backward backward);
 
-// A gradient to overwrite: the one that arrived if nobody else holds its memory, else a copy.
+// A gradient to overwrite: the one that arrived if nothing else holds its memory, else a copy.
 Tensor own(const Tensor& gradient);
 
 // The inputs themselves; in the backward `f` is called once, when the gradients of all of them have arrived and before
 // they go on. Without a backward nothing happens.
 Tensors on_backward(const Tensors& inputs, std::function<void()> f);
-Tensor on_backward(const Tensor& x, std::function<void()> f);
 
 // Runs `f` now without saving anything but its inputs, and again in the backward to get what its operators save. The
 // result is bit-equal because the operators are deterministic functions of the inputs. Outputs are tensors of floating

@@ -1,11 +1,12 @@
 #include "titanium/optim/newton_schulz.h"
 
-#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/mm.h>
 #include <c10/core/GradMode.h>
 
 #include "titanium/base/error.h"
+#include "titanium/ops/linear/multiply.h"
 
 namespace titanium::optim {
 
@@ -18,10 +19,14 @@ Tensor orthogonalize(const Tensor& matrix_MN, const NewtonSchulzOptions& options
   Tensor x_SL = matrix_MN.to(options.dtype);
   if (tall) x_SL = x_SL.t();
   x_SL = x_SL.div(at::linalg_vector_norm(x_SL).clamp_min_(options.eps));
+  const int64_t s = x_SL.size(0);
+  const Tensor gram_SS = at::empty({s, s}, x_SL.options()), update_SS = at::empty_like(gram_SS);
   for (int64_t i = 0; i < options.steps; ++i) {
-    const Tensor gram_SS = at::mm(x_SL, x_SL.t());
-    const Tensor update_SS = at::addmm(gram_SS, gram_SS, gram_SS, /*beta=*/b, /*alpha=*/c);
-    x_SL = at::addmm(x_SL, update_SS, x_SL, /*beta=*/a);
+    const Tensor next_SL = at::empty(x_SL.sizes(), x_SL.options());
+    ops::multiply(gram_SS, x_SL, x_SL.t());
+    ops::multiply(update_SS, gram_SS, gram_SS, gram_SS, {.product = c, .added = b});
+    ops::multiply(next_SL, update_SS, x_SL, x_SL, {.added = a});
+    x_SL = next_SL;
   }
   return tall ? x_SL.t() : x_SL;
 }

@@ -5,6 +5,8 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
+#include <ranges>
+
 #include "titanium/base/error.h"
 #include "titanium/ops/attention/key_value_bundle.h"
 
@@ -25,7 +27,7 @@ class GatheredParts : public ops::KeyValueParts {
         shape_(kv.sizes().vec()) {
     shape_[1] *= share.ranks;
     all_ = at::empty(shape_, kv.options());
-    if (gradient_dtype) gradient_options_ = kv.options().dtype(*gradient_dtype);
+    if (gradient_dtype) gradient_options_ = kv.options().dtype(gradient_dtype);
     for (int64_t slot = 0; slot < share.chunks_per_rank(); ++slot) {
       const Tensor stretch = stretch_of(all_, slot);
       // With one sequence the memory of ranks one after the other is the sequence.
@@ -36,7 +38,7 @@ class GatheredParts : public ops::KeyValueParts {
 
   std::optional<KeyValuePart> next() override {
     if (arriving_.empty()) return std::nullopt;
-    const KeyValuePart part{all_, ops::chunks_of_bundle(share_, ops::ranks_of_bundle(share_, share_.ranks, 0))};
+    KeyValuePart part{all_, ops::chunks_of_bundle(share_, ops::ranks_of_bundle(share_, share_.ranks, 0))};
     for (size_t slot = 0; slot < arriving_.size(); ++slot) {
       arriving_[slot].work->wait();
       if (batch_ > 1) by_rank(stretch_of(all_, slot)).copy_(arriving_[slot].tensor);
@@ -57,9 +59,9 @@ class GatheredParts : public ops::KeyValueParts {
 
   Tensor collect() override {
     std::vector<Tensor> chunks;  // ascending
-    for (auto chunk = returning_.rbegin(); chunk != returning_.rend(); ++chunk) {
-      chunk->work->wait();
-      chunks.push_back(chunk->tensor);
+    for (const Travelling& chunk : std::views::reverse(returning_)) {
+      chunk.work->wait();
+      chunks.push_back(chunk.tensor);
     }
     return at::cat(chunks, 1);
   }
@@ -111,7 +113,7 @@ class RotatingParts : public ops::KeyValueParts {
 
   void give_back(const Tensor& grad) override {
     if (step_ == 0) {
-      grads_ = grad.defined() ? grad : at::zeros(kv_.sizes(), kv_.options().dtype(*gradient_dtype_));
+      grads_ = grad.defined() ? grad : at::zeros(kv_.sizes(), kv_.options().dtype(gradient_dtype_));
       return;
     }
     grads_ = arrival(earlier_grads_);

@@ -71,7 +71,7 @@ class GroupExpertExchange : public ops::ExpertExchange {
  private:
   ops::Pending exchange(const Tensor& rows, int64_t arriving, const std::vector<int64_t>& from,
                         const std::vector<int64_t>& to) {
-    const Tensor arrived = at::empty({arriving, rows.size(1)}, rows.options());
+    Tensor arrived = at::empty({arriving, rows.size(1)}, rows.options());
     std::shared_ptr<comm::PendingWork> work = group_->all_to_all(arrived, rows.contiguous(), from, to);
     return [this, arrived, work] {
       turns_.pass();

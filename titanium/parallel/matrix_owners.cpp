@@ -11,19 +11,6 @@
 namespace titanium::parallel {
 namespace {
 
-// What two boxes have in common; nothing: they do not touch.
-std::optional<Box> common(const Box& a, const Box& b) {
-  Box both = a;
-  for (size_t dim = 0; dim < a.offset.size(); ++dim) {
-    const int64_t begin = std::max(a.offset[dim], b.offset[dim]);
-    const int64_t end = std::min(a.offset[dim] + a.shape[dim], b.offset[dim] + b.shape[dim]);
-    if (begin >= end) return std::nullopt;
-    both.offset[dim] = begin;
-    both.shape[dim] = end - begin;
-  }
-  return both;
-}
-
 // A matrix, and what each rank of the stage stores of it.
 struct Spread {
   OwnedMatrix matrix;
@@ -50,7 +37,7 @@ std::vector<Spread> spread_matrices(const std::vector<Parameter*>& parameters, c
       Spread spread{.matrix = {parameter, box, 0},
                     .work = optim::newton_schulz_work(optim::matrix_rows(box), optim::matrix_columns(box)),
                     .held = {}};
-      for (const Box& shard : shards) spread.held.push_back(common(shard, box));
+      for (const Box& shard : shards) spread.held.push_back(intersection(shard, box));
       spreads.push_back(std::move(spread));
     }
   }

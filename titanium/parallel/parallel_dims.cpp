@@ -1,6 +1,7 @@
 #include "titanium/parallel/parallel_dims.h"
 
 #include <array>
+#include <ranges>
 
 #include "titanium/base/error.h"
 
@@ -37,9 +38,9 @@ struct AxisInView {
 AxisInView find_axis(const ParallelDims& dims, std::string_view name) {
   for (const View& view : views(dims)) {
     int64_t stride = 1;
-    for (auto axis = view.rbegin(); axis != view.rend(); ++axis) {
-      if (axis->name == name) return {axis->size, stride};
-      stride *= axis->size;
+    for (const auto& axis : std::views::reverse(view)) {
+      if (axis.name == name) return {axis.size, stride};
+      stride *= axis.size;
     }
   }
   TI_ASSERT(false, "there is no mesh axis {}", name);

@@ -19,10 +19,10 @@ constexpr std::string_view kPair = "OVERLAP_F_B";
 constexpr int kLargestNumber = 1 << 24;
 
 std::string_view trim(std::string_view text) {
-  constexpr std::string_view unwanted = " \t\r\"";
-  const size_t first = text.find_first_not_of(unwanted);
+  constexpr std::string_view kUnwanted = " \t\r\"";
+  const size_t first = text.find_first_not_of(kUnwanted);
   if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(unwanted) - first + 1);
+  return text.substr(first, text.find_last_not_of(kUnwanted) - first + 1);
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -69,8 +69,9 @@ std::vector<Action> parse_cell(std::string_view cell) {
 }
 
 [[noreturn]] void refuse_cell(std::string_view source, size_t line, size_t cell, std::string_view text) {
-  const bool communication = text.find("SEND_") != text.npos || text.find("RECV_") != text.npos ||
-                             text.find("SHARD") != text.npos || text.find("REDUCE_GRAD") != text.npos;
+  const bool communication =
+      text.find("SEND_") != std::string_view::npos || text.find("RECV_") != std::string_view::npos ||
+      text.find("SHARD") != std::string_view::npos || text.find("REDUCE_GRAD") != std::string_view::npos;
   throw UsageError(fmt::format(
       "{}: line {}, cell {}: '{}' is not an action. {}", source, line + 1, cell + 1, printable(text, 40),
       communication

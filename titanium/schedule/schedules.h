@@ -15,10 +15,10 @@ namespace titanium::schedule {
 // All forwards, then all backwards. v = 1.
 Table gpipe(const Shape& shape);
 
-// At most p - rank activations live: after the warm-up, one forward and one backward by turns. v = 1.
+// At most p - rank activations live: after the warm-up, one forward and one backward alternate. v = 1.
 Table one_forward_one_backward(const Shape& shape);
 
-// One forward and one backward by turns, over v stages per rank in rounds of about p micro-batches.
+// One forward and one backward alternate, over v stages per rank in rounds of about p micro-batches.
 Table interleaved_1f1b(const Shape& shape);
 
 // All micro-batches through a stage before the next stage of the rank, then the same backwards.
@@ -40,8 +40,6 @@ struct Schedule {
   int default_stages_per_rank;
   Placement placement;
   Table (*build)(const Shape& shape);  // null: the table comes from a CSV file
-
-  bool single_stage() const { return max_stages_per_rank == 1; }
 };
 
 // Upper and lower case do not matter. An unknown name throws UsageError with the list.

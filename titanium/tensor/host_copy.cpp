@@ -2,7 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
-#include <cstring>
+#include <algorithm>
 
 namespace titanium {
 namespace {
@@ -11,7 +11,7 @@ template <typename T>
 Tensor copy(std::span<const T> values, Dtype dtype, Device device) {
   const Tensor host =
       at::empty({static_cast<int64_t>(values.size())}, at::TensorOptions(dtype).pinned_memory(device.is_cuda()));
-  std::memcpy(host.data_ptr(), values.data(), values.size_bytes());
+  std::ranges::copy(values, host.mutable_data_ptr<T>());
   return host.to(device, /*non_blocking=*/true);
 }
 

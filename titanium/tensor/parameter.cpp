@@ -41,6 +41,18 @@ Tensor box_of(const Tensor& whole, const Box& box) {
   return view;
 }
 
+std::optional<Box> intersection(const Box& a, const Box& b) {
+  Box common;
+  for (size_t dim = 0; dim < a.shape.size(); ++dim) {
+    const int64_t begin = std::max(a.offset[dim], b.offset[dim]);
+    const int64_t end = std::min(a.offset[dim] + a.shape[dim], b.offset[dim] + b.shape[dim]);
+    if (begin >= end) return std::nullopt;
+    common.offset.push_back(begin);
+    common.shape.push_back(end - begin);
+  }
+  return common;
+}
+
 Parameter::Parameter(std::string fqn, Shape global_shape)
     : fqn(std::move(fqn)), global_shape(std::move(global_shape)), part(whole_box(this->global_shape)), shard(part) {}
 
@@ -114,7 +126,7 @@ Tensor Parameter::gathered_part() const {
 }
 
 Tensor Parameter::in(Dtype dtype) const {
-  const Tensor here = as_stored();
+  Tensor here = as_stored();
   if (here.scalar_type() == dtype) return here;
   if (!cast_.defined() || cast_.scalar_type() != dtype) cast_ = here.to(dtype);
   return cast_;

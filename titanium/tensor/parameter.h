@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "titanium/tensor/float8_weight.h"
@@ -19,8 +20,11 @@ struct Box {
 // All of a tensor of that shape.
 Box whole_box(const Shape& shape);
 
-// That box of the whole tensor, as a view.
+// A view of the box of the whole tensor.
 Tensor box_of(const Tensor& whole, const Box& box);
+
+// What two boxes of the same tensor have in common; nothing when that is empty. A box without dims is one element.
+std::optional<Box> intersection(const Box& a, const Box& b);
 
 // The mesh axis `axis` cuts a parameter along `dim`.
 struct Placement {
@@ -66,7 +70,7 @@ class Parameter {
   Tensor value;  // the shard: master copy, in training.dtype
   Tensor grad;   // of the shard; undefined, or of `value`'s shape and dtype
 
-  bool is_linear_weight = false;         // [out, in], used in products alone: those of ops/linear.h
+  bool is_linear_weight = false;         // [out, in], used in products alone: those of ops/linear/linear.h
   std::unique_ptr<Float8Weight> float8;  // null: its products are computed in the dtype of the activations
 
   // `pinned` host memory can be copied to a GPU without the host waiting.

@@ -87,9 +87,9 @@ void step(comm::World& world, const Layout& layout, Outcome& outcome) {
         const Tensor part = box_of(outcome.initial.at(parameter->fqn), parameter->part).to(at::kFloat);
         EXPECT_TRUE(at::equal(parameter->in(at::kFloat), part)) << parameter->fqn << " is not gathered";
       }
-      return ops::on_backward(input * 2, [&, unit] {
+      return ops::on_backward(ops::Tensors{input * 2}, [&, unit] {
         for (Parameter* p : unit->parameters) p->accumulate(toy_gradient_of_rank(toy, *p, dims, world.rank()));
-      });
+      })[0];
     });
   }
   x.sum().backward();

@@ -1,6 +1,7 @@
 #include "titanium/schedule/program.h"
 
 #include "tests/unit/schedule/random_tables.h"
+#include "tests/unit/schedule/run_programs.h"
 #include "tests/unit/schedule/shapes.h"
 #include "titanium/schedule/csv.h"
 #include "titanium/schedule/timeline.h"

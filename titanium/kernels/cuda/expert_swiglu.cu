@@ -5,28 +5,11 @@
 namespace titanium::kernels {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kForwardBlocks = 8;  // per multiprocessor
-constexpr int kBackwardBlocks = 4;
+constexpr int kBackwardBlocks = 4;  // per multiprocessor
 
-template <typename Args>
-__device__ int64_t rows_of(const Args& args) {
+__device__ int64_t rows_of(const ExpertSwigluBackwardArgs& args) {
   if (args.row_count == nullptr) return args.rows;
   return *args.row_count < args.rows ? *args.row_count : args.rows;
-}
-
-template <typename T, int N>
-__global__ void __launch_bounds__(kThreads, kForwardBlocks) forward_kernel(ExpertSwigluForwardArgs args) {
-  const int64_t words = args.dim / N, i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  const int64_t row = quotient(i, words), column = (i - row * words) * N;
-  if (row >= rows_of(args)) return;
-  const auto raw_gate = load<T, N>(static_cast<const T*>(args.gate) + row * args.gate_stride + column);
-  const auto raw_up = load<T, N>(static_cast<const T*>(args.up) + row * args.up_stride + column);
-  float gate[N], up[N];
-  to_float(raw_gate, gate);
-  to_float(raw_up, up);
-  for (int j = 0; j < N; ++j) up[j] = swiglu_product(gate[j], up[j]);
-  store_floats<T, N>(static_cast<T*>(args.product) + row * args.product_stride + column, up);
 }
 
 template <typename T, int N>
@@ -63,19 +46,6 @@ __global__ void __launch_bounds__(kMostRowThreads, kBackwardBlocks) backward_ker
 }
 
 }  // namespace
-
-void expert_swiglu_forward(const ExpertSwigluForwardArgs& args, GpuStream stream) {
-  with_type(args.type, [&](auto element) {
-    using T = decltype(element);
-    constexpr int kSize = kVectorSize<T>;
-    const bool vector = args.dim % kSize == 0 && vector_aligned(args.gate, args.gate_stride, sizeof(T)) &&
-                        vector_aligned(args.up, args.up_stride, sizeof(T)) &&
-                        vector_aligned(args.product, args.product_stride, sizeof(T));
-    const int64_t words = args.rows * (vector ? args.dim / kSize : args.dim);
-    launch(vector ? forward_kernel<T, kSize> : forward_kernel<T, 1>, ceil_div(words, kThreads), kThreads, 0, stream,
-           args);
-  });
-}
 
 void expert_swiglu_backward(const ExpertSwigluBackwardArgs& args, GpuStream stream) {
   with_type(args.type, [&](auto element) {

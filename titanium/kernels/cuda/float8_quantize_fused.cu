@@ -1,7 +1,6 @@
-// Sources that compute what is quantised: it is never stored in high precision.
+// Quantisation of a norm's result, which is computed here and never stored in high precision.
 #include "titanium/kernels/cuda/device/float8_tile.cuh"
 #include "titanium/kernels/cuda/device/rms_norm.cuh"
-#include "titanium/kernels/cuda/device/swiglu.cuh"
 
 namespace titanium::kernels {
 namespace {
@@ -52,36 +51,6 @@ struct RmsNormSource {
   int64_t dim;
 };
 
-template <typename T, bool kIsWide>
-struct SwigluSource {
-  static constexpr bool kWide = kIsWide;
-  static constexpr int kAhead = 1;
-  static constexpr int kBlocks = sizeof(T) == 2 ? 3 : 2;
-  struct Columns {};
-  struct Words {
-    Raw<T, kWidth> gate, up;
-  };
-
-  __device__ Columns columns(int64_t, int) const { return {}; }
-  __device__ Words load(int64_t row, int64_t column, int count) const {
-    return {tile::load_elements<T, kWide>(gate + row * gate_stride + column, count),
-            tile::load_elements<T, kWide>(up + row * up_stride + column, count)};
-  }
-  __device__ void values(const Words& words, const Columns&, float (&out)[kWidth]) const {
-    float gates[kWidth];
-    to_float(words.gate, gates);
-    to_float(words.up, out);
-#pragma unroll
-    for (int j = 0; j < kWidth; ++j) out[j] = swiglu_product(gates[j], out[j]);
-    to_float(from_float<T, kWidth>(out), out);
-  }
-
-  const T* gate;
-  const T* up;
-  int64_t gate_stride;
-  int64_t up_stride;
-};
-
 }  // namespace
 
 void quantize_rms_norm(const QuantizeRmsNormArgs& args, GpuStream stream) {
@@ -97,24 +66,6 @@ void quantize_rms_norm(const QuantizeRmsNormArgs& args, GpuStream stream) {
       run(RmsNormSource<T, true>{});
     } else {
       run(RmsNormSource<T, false>{});
-    }
-  });
-}
-
-void quantize_swiglu(const QuantizeSwigluArgs& args, GpuStream stream) {
-  with_type(args.type, [&](auto element) {
-    using T = decltype(element);
-    const bool wide = tile::allows_wide(args.out, args.rows, args.dim) &&
-                      vector_aligned(args.gate, args.gate_stride, sizeof(T)) &&
-                      vector_aligned(args.up, args.up_stride, sizeof(T));
-    const auto run = [&](auto source) {
-      source = {static_cast<const T*>(args.gate), static_cast<const T*>(args.up), args.gate_stride, args.up_stride};
-      tile::launch_tiles(source, args.out, args.rows, args.dim, stream);
-    };
-    if (wide) {
-      run(SwigluSource<T, true>{});
-    } else {
-      run(SwigluSource<T, false>{});
     }
   });
 }

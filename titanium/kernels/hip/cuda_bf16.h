@@ -29,14 +29,7 @@ struct __nv_bfloat162 {
 };
 
 __host__ __device__ inline __nv_bfloat16 __float2bfloat16_rn(float value) { return __nv_bfloat16(value); }
-__host__ __device__ inline __nv_bfloat16 __float2bfloat16(float value) { return __nv_bfloat16(value); }
-__host__ __device__ inline float __bfloat162float(__nv_bfloat16 value) { return value; }
 __host__ __device__ inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 value) { return value.bits; }
-__host__ __device__ inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) {
-  __nv_bfloat16 value;
-  value.bits = bits;
-  return value;
-}
 __host__ __device__ inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) {
   return {__nv_bfloat16(a), __nv_bfloat16(b)};
 }

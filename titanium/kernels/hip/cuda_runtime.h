@@ -26,9 +26,6 @@ template <typename Kernel>
 hipError_t cudaFuncSetAttribute(Kernel* kernel, hipFuncAttribute attribute, int value) {
   return hipFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }
-inline hipError_t cudaMemsetAsync(void* to, int value, size_t bytes, hipStream_t stream) {
-  return hipMemsetAsync(to, value, bytes, stream);
-}
 
 // Launches with attributes: there are no clusters, and a second kernel starts when the first has ended, which is what
 // it waits for in any case.
@@ -68,16 +65,8 @@ __device__ T __shfl_xor_sync(unsigned, T value, int lanes, int width = kLanesOfW
   return __shfl_xor(value, lanes, width);
 }
 template <typename T>
-__device__ T __shfl_sync(unsigned, T value, int lane, int width = kLanesOfWarp) {
-  return __shfl(value, lane, width);
-}
-template <typename T>
 __device__ T __shfl_up_sync(unsigned, T value, unsigned lanes, int width = kLanesOfWarp) {
   return __shfl_up(value, lanes, width);
-}
-template <typename T>
-__device__ T __shfl_down_sync(unsigned, T value, unsigned lanes, int width = kLanesOfWarp) {
-  return __shfl_down(value, lanes, width);
 }
 // The half of the wavefront that this lane's warp is.
 __device__ inline unsigned __ballot_sync(unsigned, int predicate) {
@@ -125,8 +114,4 @@ __device__ inline void __syncwarp(unsigned = 0) { __builtin_amdgcn_wave_barrier(
 template <typename T>
 __device__ T __ldcs(const T* from) {
   return *from;
-}
-template <typename T>
-__device__ void __stcs(T* to, const T& value) {
-  *to = value;
 }

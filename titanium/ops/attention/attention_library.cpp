@@ -134,7 +134,7 @@ class Choices {
   AttentionLibrary make(int device, AttentionCase asked) {
     made_.push_back({device, asked, AttentionLibrary::kDefinition});
     asked.compute_capability = gpu_device_properties(device).compute_capability;
-    asked.cudnn_version = at::globalContext().hasCuDNN() ? at::globalContext().versionRuntimeCuDNN() : 0;
+    asked.cudnn_version = at::Context::hasCuDNN() ? at::Context::versionRuntimeCuDNN() : 0;
     asked.avoid_cudnn = avoids_cudnn();
     const AttentionChoice choice = choose_attention(asked);
     const std::string line = describe(asked, choice);

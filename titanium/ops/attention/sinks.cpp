@@ -17,7 +17,7 @@ Tensor broadcast_sinks(const Parameter& sinks, const Tensor& log_sum_exp_BHS) {
 // A head is a power of two of words, at most as many as a warp has threads.
 bool takes_kernel(const Tensor& out_BSHV) {
   constexpr int64_t kWord = 16, kMostWords = 32;
-  const int64_t bytes = out_BSHV.size(3) * static_cast<int64_t>(out_BSHV.element_size()), words = bytes / kWord;
+  const int64_t bytes = out_BSHV.size(3) * out_BSHV.element_size(), words = bytes / kWord;
   return uses_kernels(out_BSHV) && out_BSHV.is_contiguous() && out_BSHV.numel() > 0 && bytes % kWord == 0 &&
          words <= kMostWords && (words & (words - 1)) == 0;
 }

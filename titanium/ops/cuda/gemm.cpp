@@ -286,7 +286,9 @@ class Plan {
     if (!args.a_scale.defined()) return;
     const auto set = [&](cublasLtMatmulDescAttributes_t name, const Tensor& scale) {
       const void* pointer = scale.const_data_ptr();
-      check(cublasLtMatmulDescSetAttribute(description_.get(), name, &pointer, sizeof(pointer)), "setting a scale");
+      check(
+          cublasLtMatmulDescSetAttribute(description_.get(), name, static_cast<const void*>(&pointer), sizeof(pointer)),
+          "setting a scale");
     };
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, args.b_scale);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, args.a_scale);

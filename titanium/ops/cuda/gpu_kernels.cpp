@@ -27,7 +27,6 @@ void launch(const kernels::CrossEntropyShardArgs& args) { launch(kernels::cross_
 void launch(const kernels::EmbeddingGradArgs& args) { launch(kernels::embedding_grad, args); }
 void launch(const kernels::ExpertColumnSumsArgs& args) { launch(kernels::expert_column_sums, args); }
 void launch(const kernels::ExpertSwigluBackwardArgs& args) { launch(kernels::expert_swiglu_backward, args); }
-void launch(const kernels::ExpertSwigluForwardArgs& args) { launch(kernels::expert_swiglu_forward, args); }
 void launch(const kernels::FillNormalArgs& args) { launch(kernels::fill_normal_on_gpu, args); }
 void launch(const kernels::GatherRowsArgs& args) { launch(kernels::gather_rows, args); }
 void launch(const kernels::GroupedForwardArgs& args) { launch(kernels::grouped_forward, args); }
@@ -44,7 +43,6 @@ void launch(const kernels::QuantizeColumnsArgs& args) { launch(kernels::quantize
 void launch(const kernels::QuantizeGroupsArgs& args) { launch(kernels::quantize_groups, args); }
 void launch(const kernels::QuantizeRmsNormArgs& args) { launch(kernels::quantize_rms_norm, args); }
 void launch(const kernels::QuantizeRowsArgs& args) { launch(kernels::quantize_rows, args); }
-void launch(const kernels::QuantizeSwigluArgs& args) { launch(kernels::quantize_swiglu, args); }
 void launch(const kernels::QuantizeTensorArgs& args) { launch(kernels::quantize_tensor, args); }
 void launch(const kernels::RmsNormApplyArgs& args) { launch(kernels::rms_norm_apply, args); }
 void launch(const kernels::RmsNormBackwardArgs& args) { launch(kernels::rms_norm_backward, args); }

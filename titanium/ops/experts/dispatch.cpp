@@ -90,7 +90,7 @@ Dispatch sort_by_expert(const Tensor& experts_TK, int64_t experts) {
 Tensor gather_rows(const Tensor& x_TD, const Dispatch& dispatch, const Tensor& weights_TK) {
   const int64_t top_k = x_TD.size(0) == 0 ? 1 : dispatch.choice_of_row_R.size(0) / x_TD.size(0);
   if (uses_kernels(x_TD)) return gather_kernel(x_TD.contiguous(), dispatch, top_k, weights_TK);
-  const Tensor rows_RD = x_TD.index_select(0, dispatch.choice_of_row_R.div(top_k, "floor"));
+  Tensor rows_RD = x_TD.index_select(0, dispatch.choice_of_row_R.div(top_k, "floor"));
   if (!weights_TK.defined()) return rows_RD;
   const Tensor weights_R1 = weights_TK.flatten().index_select(0, dispatch.choice_of_row_R).unsqueeze(1);
   return (rows_RD.to(wide(x_TD.scalar_type())) * weights_R1).to(x_TD.scalar_type());

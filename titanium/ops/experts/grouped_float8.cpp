@@ -23,6 +23,18 @@ Quantization by_rows(const Parameter& weight) {
   return {.one_scale = false, .power_of_two = true, .emulate = weight.float8->emulate};
 }
 
+// x [R, K] as MXFP8 rounds it, in fp32: blocks of 32 along K share a scale, a power of two that brings the largest
+// magnitude of a block into e4m3. The last block of a row may be short.
+Tensor rounded_to_mx(const Tensor& x_RK) {
+  const int64_t columns = x_RK.size(1), missing = (kMxBlock - columns % kMxBlock) % kMxBlock;
+  const Tensor blocks = at::constant_pad_nd(x_RK.detach().to(at::kFloat), {0, missing}).unflatten(1, {-1, kMxBlock});
+  // The exponent is rounded up, so that nothing is cut off; a block of zeros has the smallest one.
+  const Tensor wanted = blocks.abs().amax(2, /*keepdim=*/true).div_(kLargestE4m3);
+  const Tensor scale = wanted.log2().ceil_().clamp_(-127, 127).exp2_();
+  const Tensor values = blocks.div(scale).clamp_(-kLargestE4m3, kLargestE4m3).to(kE4m3).to(at::kFloat).mul_(scale);
+  return values.flatten(1).narrow(1, 0, columns);
+}
+
 // What the operand of a product stands for once it is rounded, in fp32.
 Tensor rounded(const Tensor& x_MK, const Parameter& weight) {
   if (weight.float8->recipe == Float8Recipe::kMx) return rounded_to_mx(x_MK);
@@ -119,16 +131,6 @@ Tensor multiply_rows(const Float8Tensor& rows, const Float8Tensor& matrices_ENK,
 }
 
 }  // namespace
-
-Tensor rounded_to_mx(const Tensor& x_RK) {
-  const int64_t columns = x_RK.size(1), missing = (kMxBlock - columns % kMxBlock) % kMxBlock;
-  const Tensor blocks = at::constant_pad_nd(x_RK.detach().to(at::kFloat), {0, missing}).unflatten(1, {-1, kMxBlock});
-  // The exponent is rounded up, so that nothing is cut off; a block of zeros has the smallest one.
-  const Tensor wanted = blocks.abs().amax(2, /*keepdim=*/true).div_(kLargestE4m3);
-  const Tensor scale = wanted.log2().ceil_().clamp_(-127, 127).exp2_();
-  const Tensor values = blocks.div(scale).clamp_(-kLargestE4m3, kLargestE4m3).to(kE4m3).to(at::kFloat).mul_(scale);
-  return values.flatten(1).narrow(1, 0, columns);
-}
 
 Tensor float8_grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor& ends_E) {
   if (takes_tensor_cores(x_RI, weight)) {

@@ -14,8 +14,4 @@ Tensor float8_grouped_input_grad(const Tensor& grad_RO, const Parameter& weight,
 Tensor float8_grouped_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, const Parameter& weight,
                                   const Tensor& ends_E);
 
-// x [R, K] as MXFP8 rounds it, in fp32: blocks of 32 along K share a scale, a power of two that brings the largest
-// magnitude of a block into e4m3. The last block of a row may be short.
-Tensor rounded_to_mx(const Tensor& x_RK);
-
 }  // namespace titanium::ops

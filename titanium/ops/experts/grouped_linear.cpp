@@ -57,7 +57,7 @@ void multiply_rows(const Tensor& out, const Tensor& rows, const Tensor& matrices
   });
 }
 
-// Of one or two weights.
+// The gradient of the input through one weight, or the sum of those through two.
 Tensor tensor_core_input_grad(const Tensors& grads, const std::vector<const Parameter*>& weights,
                               const Tensor& ends_E) {
   const Tensor grad_RI = at::empty({grads[0].size(0), weights[0]->part.shape[2]}, grads[0].options());
@@ -203,7 +203,7 @@ Tensors grouped_input_grads(const Tensors& grads, const std::vector<Parameter*>&
 void accumulate_grouped_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weight,
                                     const Tensor& ends_E) {
   if (weight.deferred == nullptr) return add_weight_grad(grad_RO, x_RI, weight, ends_E);
-  weight.deferred->push_back([=, &weight] {
+  weight.deferred->emplace_back([=, &weight] {
     const c10::AutoGradMode no_grad(false);
     add_weight_grad(grad_RO, x_RI, weight, ends_E);
   });

@@ -1,5 +1,7 @@
 #include "titanium/ops/linear/gemm_choices.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
@@ -59,7 +61,7 @@ void write_gemm_choices(const std::filesystem::path& file, const GemmChoices& ch
   GemmChoices all = choices;
   all.merge(read_gemm_choices(file));
   std::string text(kHeader);
-  for (const auto& [product, algorithm] : all) text += "\n" + product + " " + algorithm;
+  for (const auto& [product, algorithm] : all) text += fmt::format("\n{} {}", product, algorithm);
   write_file_atomically(file, text + "\n");
 }
 

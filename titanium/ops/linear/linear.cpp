@@ -57,7 +57,7 @@ void add_input_grad(const Tensor& sum_TI, const LinearGrad& grad_TO, const Param
 
 void accumulate_weight_grad(const LinearGrad& grad_TO, const LinearInput& x_TI, Parameter& weight) {
   if (weight.deferred == nullptr) return add_weight_grad(grad_TO, x_TI, weight);
-  weight.deferred->push_back([=, &weight] {
+  weight.deferred->emplace_back([=, &weight] {
     const c10::AutoGradMode no_grad(false);
     add_weight_grad(grad_TO, x_TI, weight);
   });

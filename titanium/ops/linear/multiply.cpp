@@ -3,6 +3,7 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
+#include "titanium/base/error.h"
 #include "titanium/ops/kernel_choice.h"
 #include "titanium/ops/linear/gemm.h"
 
@@ -17,9 +18,13 @@ bool gemm_takes(const Tensor& out, const Tensor& a, const Tensor& b, const Tenso
          has_rows_or_columns(b);
 }
 
-void multiply_with_aten(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& added) {
+void multiply_with_aten(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& added,
+                        const SumFactors& factors) {
   Tensor result = out;
-  if (out.scalar_type() == a.scalar_type()) {
+  if (!factors.are_one()) {
+    TI_ASSERT(added.defined() && added.scalar_type() == a.scalar_type() && out.scalar_type() == a.scalar_type());
+    at::addmm_out(result, added, a, b, /*beta=*/factors.added, /*alpha=*/factors.product);
+  } else if (out.scalar_type() == a.scalar_type()) {
     added.defined() ? at::addmm_out(result, added, a, b) : at::mm_out(result, a, b);
   } else if (a.is_cuda() && c10::elementSize(a.scalar_type()) == 2 && out.scalar_type() == at::kFloat) {
     added.defined() ? at::addmm_out(result, added, a, b, at::kFloat) : at::mm_out(result, a, b, at::kFloat);
@@ -32,8 +37,11 @@ void multiply_with_aten(const Tensor& out, const Tensor& a, const Tensor& b, con
 
 }  // namespace
 
-void multiply(const Tensor& out_MN, const Tensor& a_MK, const Tensor& b_KN, const Tensor& added_MN) {
-  if (!gemm_takes(out_MN, a_MK, b_KN, added_MN)) return multiply_with_aten(out_MN, a_MK, b_KN, added_MN);
+void multiply(const Tensor& out_MN, const Tensor& a_MK, const Tensor& b_KN, const Tensor& added_MN,
+              const SumFactors& factors) {
+  if (!factors.are_one() || !gemm_takes(out_MN, a_MK, b_KN, added_MN)) {
+    return multiply_with_aten(out_MN, a_MK, b_KN, added_MN, factors);
+  }
   gemm({.out_MN = out_MN, .a_MK = a_MK, .b_KN = b_KN, .added_MN = added_MN});
 }
 

@@ -25,7 +25,6 @@ void launch(const kernels::CrossEntropyShardArgs&) { refuse(); }
 void launch(const kernels::EmbeddingGradArgs&) { refuse(); }
 void launch(const kernels::ExpertColumnSumsArgs&) { refuse(); }
 void launch(const kernels::ExpertSwigluBackwardArgs&) { refuse(); }
-void launch(const kernels::ExpertSwigluForwardArgs&) { refuse(); }
 void launch(const kernels::FillNormalArgs&) { refuse(); }
 void launch(const kernels::GatherRowsArgs&) { refuse(); }
 void launch(const kernels::GroupedForwardArgs&) { refuse(); }
@@ -40,7 +39,6 @@ void launch(const kernels::QuantizeColumnsArgs&) { refuse(); }
 void launch(const kernels::QuantizeGroupsArgs&) { refuse(); }
 void launch(const kernels::QuantizeRmsNormArgs&) { refuse(); }
 void launch(const kernels::QuantizeRowsArgs&) { refuse(); }
-void launch(const kernels::QuantizeSwigluArgs&) { refuse(); }
 void launch(const kernels::QuantizeTensorArgs&) { refuse(); }
 void launch(const kernels::RmsNormApplyArgs&) { refuse(); }
 void launch(const kernels::RmsNormBackwardArgs&) { refuse(); }

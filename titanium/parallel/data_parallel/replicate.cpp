@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include <ranges>
+
 namespace titanium::parallel {
 namespace {
 
@@ -40,16 +42,16 @@ Replicate::Replicate(const std::vector<nn::Unit*>& units, const Mesh& mesh, Devi
                      const ReplicateOptions& options)
     : group_(data_parallel_groups(*units.at(0), mesh).replicate), device_(device), stream_(device) {
   int64_t bytes = options.bucket_bytes;  // of the current bucket; the first unit opens one
-  for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
+  for (nn::Unit* unit : std::views::reverse(units)) {
     if (bytes >= options.bucket_bytes) {
       buckets_.emplace_back();
       bytes = 0;
     }
-    bytes += bytes_of(**unit);
+    bytes += bytes_of(*unit);
     Bucket& bucket = buckets_.back();
     ++bucket.units;
-    bucket.parameters.insert(bucket.parameters.end(), (*unit)->parameters.begin(), (*unit)->parameters.end());
-    (*unit)->enclose(std::make_shared<Hook>(*this, buckets_.size() - 1));
+    bucket.parameters.insert(bucket.parameters.end(), unit->parameters.begin(), unit->parameters.end());
+    unit->enclose(std::make_shared<Hook>(*this, buckets_.size() - 1));
   }
   for (Bucket& bucket : buckets_) bucket.grads = place_grads(bucket.parameters, device);
 }

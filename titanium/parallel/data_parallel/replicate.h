@@ -17,7 +17,7 @@ struct ReplicateOptions {
 
 // Installs hooks on the units, whose parameters are materialised. A bucket holds the gradients of whole units, last
 // units first, and at least `bucket_bytes` of them; operators write into it directly. Its sum sets out when its last
-// unit has finished its backward, in the last micro batch of a step only.
+// unit has finished its backward, in the last micro-batch of a step only.
 class Replicate : public DataParallel {
  public:
   Replicate(const std::vector<nn::Unit*>& units, const Mesh& mesh, Device device, const ReplicateOptions& options);
@@ -26,8 +26,6 @@ class Replicate : public DataParallel {
   void begin_micro_batch(bool last) override;
   void end_micro_batch() override;
   bool when_reduced(Reduced reduced) override;
-
-  size_t bucket_count() const { return buckets_.size(); }
 
  private:
   class Hook;

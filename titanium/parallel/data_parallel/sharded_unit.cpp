@@ -19,8 +19,7 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t shard_elements(const Parameter& parameter) { return volume(parameter.shard.shape); }
 
-}  // namespace
-
+// `travelling`: the dtype of the parameter in a buffer whose elements are of dtype `buffer`.
 FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks, Dtype buffer,
                        const std::function<Dtype(const Parameter&)>& travelling) {
   const auto bytes = [](Dtype dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); };
@@ -36,13 +35,16 @@ FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks,
   return layout;
 }
 
+// The dtype in which a part is gathered: that of the part, or float8 (float8_shards.h).
+Dtype travelling_dtype(const Parameter& parameter, Dtype stored, Dtype compute) {
+  return travels_as_float8(parameter, compute) ? ops::kE4m3 : part_dtype(parameter, stored, compute);
+}
+
+}  // namespace
+
 Dtype part_dtype(const Parameter& parameter, Dtype stored, Dtype compute) {
   const bool is_vector = parameter.global_shape.size() == 1;
   return is_vector && c10::elementSize(stored) > c10::elementSize(compute) ? stored : compute;
-}
-
-Dtype travelling_dtype(const Parameter& parameter, Dtype stored, Dtype compute) {
-  return travels_as_float8(parameter, compute) ? ops::kE4m3 : part_dtype(parameter, stored, compute);
 }
 
 FlatLayout gather_layout(const std::vector<Parameter*>& parameters, int64_t ranks, Dtype stored, Dtype compute) {

@@ -1,5 +1,5 @@
-// One unit of fully sharded data parallelism: its weights are gathered around each use, its gradients are reduced and
-// scattered after its backward, each through one flat buffer.
+// One unit of fully sharded data parallelism (FSDP): its weights are all-gathered around each use, its gradients are
+// reduce-scattered after its backward, each through one flat buffer.
 #pragma once
 
 #include <algorithm>
@@ -30,15 +30,10 @@ struct FlatLayout {
   int64_t ranks = 1;
   int64_t elements = 0;  // of one rank's flat buffer
 };
-// `travelling`: the dtype of the parameter in a buffer whose elements are of dtype `buffer`.
-FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks, Dtype buffer,
-                       const std::function<Dtype(const Parameter&)>& travelling);
 
 // The dtype of a whole part and of its gradient: the compute dtype. Vectors (norms) keep the dtype that they are stored
 // in: they are computed with in fp32, next to 1, where bfloat16 would lose small updates.
 Dtype part_dtype(const Parameter& parameter, Dtype stored, Dtype compute);
-// The dtype in which a part is gathered: the same, or float8 (float8_shards.h).
-Dtype travelling_dtype(const Parameter& parameter, Dtype stored, Dtype compute);
 FlatLayout gather_layout(const std::vector<Parameter*>& parameters, int64_t ranks, Dtype stored, Dtype compute);
 // Gradients are summed in fp32.
 FlatLayout reduce_layout(const std::vector<Parameter*>& parameters, int64_t ranks);

@@ -1,3 +1,5 @@
+#include "tests/unit/schedule/run_programs.h"
+
 #include <fmt/ranges.h>
 
 #include <deque>
@@ -6,7 +8,6 @@
 #include <tuple>
 
 #include "titanium/base/error.h"
-#include "titanium/schedule/program.h"
 
 namespace titanium::schedule {
 namespace {
