@@ -4,10 +4,12 @@
 #   deploy/kubernetes/build_image.sh [BUILD]
 #
 # With a build folder only the last stage is built, of what collect_image.sh takes from that folder, or has taken into a folder called `image`; without one
-# both stages are, which takes as long as a set-up and a release build. Needs Debian's buildah and uidmap, and a user with ranges in /etc/subuid and /etc/subgid.
+# all stages are, which takes as long as a set-up and a release build; what did not change since the last time is not done again. Needs Debian's buildah and uidmap, and a user with ranges in /etc/subuid and /etc/subgid.
 #
 #   TAG          name of the image (default: titanium)
 #   BASE         a tar of a Debian 12 root (debootstrap --variant=minbase bookworm) to take for debian:12 and debian:12-slim where no registry can be reached
+#   CUDA         off: an image without GPU code (default: on)
+#   CUDA_ARCHS   compute capabilities of its kernels, such as 90 (default: 80;90;100)
 #   TRY          empty: the image is built and not tried (default: 1)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -33,7 +35,7 @@ if [ -n "${1:-}" ]; then
   sed -n '/^FROM debian:12-slim/,$p' "$recipe" >"$scratch/Dockerfile"
   buildah bud --pull-never --build-context "build=$(dirname "$files")" -f "$scratch/Dockerfile" -t "$tag" "$scratch"
 else
-  buildah bud ${BASE:+--pull-never} -f "$recipe" --ignorefile "$recipe.dockerignore" -t "$tag" .
+  buildah bud --layers ${BASE:+--pull-never} ${CUDA:+--build-arg "CUDA=$CUDA"} ${CUDA_ARCHS:+--build-arg "CUDA_ARCHS=$CUDA_ARCHS"} -f "$recipe" --ignorefile "$recipe.dockerignore" -t "$tag" .
 fi
 
 [ -n "${TRY-1}" ] || exit 0

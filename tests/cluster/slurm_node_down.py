@@ -11,7 +11,7 @@ class SlurmNodeDownTest(slurm_case.SlurmCase):
         self.wait_for_step(4, job)
         self.cluster.command("scontrol", "update", "nodename=n2", "state=down", "reason=test")
         self.cluster.wait_until(lambda: self.cluster.job(job)["Restarts"] == "1", "the requeue")
-        self.cluster.command("scontrol", "update", "nodename=n2", "state=resume")
+        self.cluster.bring_back("n2")
         self.cluster.wait_until(lambda: f"run {job}.1, attempt 1" in self.output(), "the next run")
         self.goes_on_after(2, job)
 

@@ -41,15 +41,10 @@ class SlurmRanksTest(slurm_case.SlurmCase):
         self.assertIn("step:  3", self.log(job))
 
     def test_jobs_of_an_array_do_not_meet_each_other(self):
-        options = self.options("run_$SLURM_ARRAY_TASK_ID", 2, ranks=2)
-        script = self.folder / "array.sh"
-        script.write_text(f"#!/bin/bash\nexport MASTER_ADDR=127.0.0.1\nsrun --ntasks=2 {slurm_case.PROGRAM} train --job.config_file "
-                          f"configs/llama3/debug_model_cpu.toml {' '.join(map(str, options))}\n")
-        job = self.cluster.submit("--array=0-1", "--nodes=1", "--ntasks=2", f"--output={self.folder}/array_%a.out", script, cwd=slurm_case.ROOT,
-                                  OMP_NUM_THREADS="1")
+        job = self.submit("multinode_ranks.slurm", *self.options("run_%a", 2, ranks=2), sbatch=("--array=0-1", "--nodes=1", *RANKS), name="array_%a")
         for task in (0, 1):
             self.cluster.wait_until(lambda: self.cluster.state(f"{job}_{task}") in ("COMPLETED", "FAILED"), f"task {task}")
-            self.assertEqual(self.cluster.state(f"{job}_{task}"), "COMPLETED", self.output(f"array_{task}"))
+            self.assertEqual(self.cluster.state(f"{job}_{task}"), "COMPLETED", self.output(f"array_{task}") + self.logs())
         self.assert_same_losses(self.steps("run_1"), self.steps("run_0"))
         self.assertEqual(len(self.steps("run_0")), 2)
 

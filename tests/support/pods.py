@@ -54,15 +54,52 @@ class Pod:
         self.starts = 0
 
 
+def injected_by_training_operator(name, index, nodes, newer_operator=True):
+    """Variables that Kubeflow's training operator gives a pod of a PyTorchJob."""
+    injected = {"MASTER_ADDR": f"{name}-master-0", "MASTER_PORT": "23456", "RANK": str(index), "WORLD_SIZE": str(nodes)}
+    if newer_operator:
+        injected |= {"PET_NNODES": str(nodes), "PET_NODE_RANK": str(index), "PET_NPROC_PER_NODE": "auto"}
+    return injected
+
+
 def pytorchjob_pods(job, nodes, newer_operator=True):
     specs, pods = job["spec"]["pytorchReplicaSpecs"], []
     for index in range(nodes):
         spec = specs["Master" if index == 0 else "Worker"]["template"]["spec"]
-        injected = {"MASTER_ADDR": f"{job['metadata']['name']}-master-0", "MASTER_PORT": "23456", "RANK": str(index), "WORLD_SIZE": str(nodes)}
-        if newer_operator:
-            injected |= {"PET_NNODES": str(nodes), "PET_NODE_RANK": str(index), "PET_NPROC_PER_NODE": "auto"}
+        injected = injected_by_training_operator(job["metadata"]["name"], index, nodes, newer_operator)
         pods.append(Pod(index, spec["containers"][0], injected, spec["terminationGracePeriodSeconds"]))
     return pods
+
+
+def runai_words(name, *words, **environment):
+    """What runai_submit.sh asks Run:ai's command line for, as (options, variables, command)."""
+    with tempfile.TemporaryDirectory() as folder:
+        runai = pathlib.Path(folder) / "runai"
+        runai.write_text('#!/bin/bash\nprintf "%s\\n" "$@"\n')
+        runai.chmod(0o755)
+        done = subprocess.run([ROOT / "deploy/kubernetes/runai_submit.sh", name, *words], capture_output=True, text=True, check=True,
+                              env={"PATH": f"{folder}:/usr/bin:/bin", **environment})
+    given = done.stdout.splitlines()
+    assert given[:2] == ["submit-dist", "pytorch"], given
+    end = given.index("--")
+    options, variables, place = {}, {}, 2
+    while place < end:
+        has_value = not given[place + 1].startswith("-")
+        if given[place] == "-e":
+            variables |= [given[place + 1].split("=", 1)]
+        else:
+            assert given[place] not in options, given
+            options[given[place]] = given[place + 1] if has_value else None
+        place += 2 if has_value else 1
+    return options, variables, given[end + 1:]
+
+
+def runai_pods(nodes):
+    """Run:ai makes a PyTorchJob with a master and the workers; its pods have Kubernetes' default time to end."""
+    options, variables, command = runai_words("titanium", IMAGE="registry/titanium", NODES=str(nodes))
+    assert int(options["--workers"]) == nodes - 1, options
+    container = {"command": command, "env": [{"name": name, "value": value} for name, value in variables.items()]}
+    return [Pod(index, container, injected_by_training_operator(options["--name"], index, nodes)) for index in range(nodes)]
 
 
 def indexed_pods(spec, nodes):
@@ -83,6 +120,8 @@ def trainjob_pods(job, nodes):
 
 
 def pods_of(name, nodes):
+    if name == "runai_submit.sh":
+        return runai_pods(nodes)
     document = read_manifest(name)[-1]
     kind = document["kind"]
     if kind == "PyTorchJob":
@@ -101,6 +140,7 @@ POLICIES = {
     "job.yaml": lambda code: "this",  # restartPolicy OnFailure
     "jobset.yaml": lambda code: "all",  # failurePolicy maxRestarts
     "trainjob.yaml": lambda code: "all",  # its runtime makes a JobSet
+    "runai_submit.sh": lambda code: "this",  # --backoff-limit, 6 if it is not given
 }
 
 
@@ -111,11 +151,9 @@ class Cluster:
         self.folder, self.policy = pathlib.Path(folder), POLICIES[name]
         self.pods = pods or pods_of(name, nodes)
         self.restarts, self.failed = 0, False
-        port, known = str(free_port()), subprocess.run([PROGRAM, "config", "options"], capture_output=True, text=True, check=True).stdout
+        port = str(free_port())
         for pod in self.pods:
             words = [word.replace("/checkpoints", str(self.folder)) for word in pod.words]
-            # Metrics may have no port in this build.
-            words = [word for word in words if not word.startswith("--metrics.") or "metrics.port" in known]
             words = [re.sub(r"(--metrics\.port=).*", rf"\g<1>{free_port()}", word) for word in words]
             pod.words = [*words, "--training.steps", str(steps), "--training.seq_len", "32", "--training.local_batch_size", "1", *arguments]
             environment = {name: value.replace("/checkpoints", str(self.folder)) for name, value in pod.environment.items()}
@@ -210,3 +248,10 @@ class PodsCase(unittest.TestCase):
 
     def saved(self, cluster):
         return sorted(int(path.name.removeprefix("step-")) for path in cluster.folder.glob("step-*"))
+
+    def goes_on(self, cluster):
+        """The run has resumed from a checkpoint, and goes on without a gap."""
+        cluster.run_until(lambda: "Loading the checkpoint" in cluster.log(0), "a resumed run")
+        first = cluster.steps()[-1]
+        cluster.run_until(lambda: cluster.steps()[-1] > first + 1, "further steps")
+        self.assertEqual(cluster.steps(), list(range(1, len(cluster.steps()) + 1)))

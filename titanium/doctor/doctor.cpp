@@ -10,11 +10,12 @@
 #include "titanium/comm/flight_recorder.h"
 #include "titanium/comm/rendezvous/job_store.h"
 #include "titanium/comm/text_collectives.h"
+#include "titanium/doctor/bucket_check.h"
 #include "titanium/doctor/host_checks.h"
 #include "titanium/doctor/link_checks.h"
 #include "titanium/doctor/rates.h"
 #include "titanium/doctor/storage_check.h"
-#include "titanium/remote/url.h"
+#include "titanium/remote/object_writer.h"
 #include "titanium/tensor/gpu_backend.h"
 #include "titanium/tensor/version.h"
 #include "titanium/train/check_run.h"
@@ -130,17 +131,27 @@ class Examination {
   }
 
   std::vector<Finding> storage(const std::function<void()>& barrier) const {
-    const std::filesystem::path folder =
-        remote::is_url(config_.checkpoint.folder)
-            ? std::filesystem::path(config_.job.dump_folder)
-            : std::filesystem::path(config_.job.dump_folder) / config_.checkpoint.folder;
-    return check_storage({.folder = folder,
-                          .trial = fmt::format("titanium_doctor_{}_{}", place_.run_id, place_.master_port),
-                          .bytes = request_.storage_bytes,
-                          .checkpoint_bytes = checkpoint_bytes_,
-                          .rank = place_.rank,
-                          .world_size = place_.world_size,
-                          .barrier = barrier});
+    const config::Checkpoint& checkpoint = config_.checkpoint;
+    const bool in_bucket = checkpoint.enable && remote::is_writable_address(checkpoint.folder);
+    const std::filesystem::path dump = config_.job.dump_folder;
+    const std::string trial = fmt::format("titanium_doctor_{}_{}", place_.run_id, place_.master_port);
+    std::vector<Finding> findings = check_storage({.folder = in_bucket ? dump : dump / checkpoint.folder,
+                                                   .label = in_bucket ? "dump folder" : "checkpoint folder",
+                                                   .trial = trial,
+                                                   .bytes = request_.storage_bytes,
+                                                   .checkpoint_bytes = in_bucket ? 0 : checkpoint_bytes_,
+                                                   .rank = place_.rank,
+                                                   .world_size = place_.world_size,
+                                                   .barrier = barrier});
+    if (in_bucket) {
+      append(findings, check_bucket({.address = checkpoint.folder,
+                                     .trial = trial,
+                                     .bytes = request_.storage_bytes,
+                                     .rank = place_.rank,
+                                     .world_size = place_.world_size,
+                                     .barrier = barrier}));
+    }
+    return findings;
   }
 
   void measure_links(comm::Group& host, comm::Group& group) {
@@ -171,7 +182,7 @@ class Examination {
            {std::pair("GEMM", device_.is_cuda() ? "tflops" : "gflops"), {"memory copy", "copy_gbs"}}) {
         append(ranks[0].findings, compare_ranks(ranks, check, figure, least));
       }
-      append(ranks[0].findings, compare_facts(ranks, "libraries"));
+      for (const CommonFact& common : common_facts()) append(ranks[0].findings, compare_facts(ranks, common));
       diagnosis = conclude(std::move(ranks));
     }
     std::istringstream counts(comm::broadcast_text(host, fmt::format("{} {}", diagnosis.errors, diagnosis.warnings)));

@@ -42,10 +42,10 @@ std::optional<GpuHealth> read_gpu_health(const std::string& pci_bus_id) {
 }
 
 std::vector<Finding> judge_gpu_health(const GpuHealth& health, uint64_t own_bytes) {
-  Finding clocks{.check = "GPU clocks",
-                 .fact = fmt::format("{} of {} MHz under load, {} C, driver {}", health.clock_mhz,
-                                     health.most_clock_mhz, health.temperature, health.driver),
-                 .figures = {{"clock_mhz", health.clock_mhz}, {"temperature", health.temperature}}};
+  Finding clocks{
+      .check = "GPU clocks",
+      .fact = fmt::format("{} of {} MHz under load, {} C", health.clock_mhz, health.most_clock_mhz, health.temperature),
+      .figures = {{"clock_mhz", health.clock_mhz}, {"temperature", health.temperature}}};
   std::vector<std::string> reasons;
   for (const Reason& reason : kBadReasons) {
     if ((health.throttle_reasons & reason.bit) != 0) reasons.emplace_back(reason.meaning);
@@ -62,7 +62,7 @@ std::vector<Finding> judge_gpu_health(const GpuHealth& health, uint64_t own_byte
     memory.severity = Severity::kError;
     memory.remedy = "The memory is damaged: reset the GPU (nvidia-smi -r), and leave the node out if it comes again.";
   }
-  std::vector<Finding> findings = {clocks, memory};
+  std::vector<Finding> findings = {{.check = "driver", .fact = health.driver}, clocks, memory};
   constexpr uint64_t kLittle = uint64_t{2} << 30;  // what contexts take
   if (health.used_bytes > own_bytes + kLittle) {
     findings.push_back({.check = "GPU memory",

@@ -89,7 +89,8 @@ std::vector<Finding> check_gpu(Device device, int local_world_size, Tensor& a, T
   const GpuDeviceProperties gpu = gpu_device_properties(device.index());
   std::vector<Finding> findings = {
       {.check = "GPU",
-       .fact = fmt::format("{}, {:.1f} GiB", gpu.name, static_cast<double>(gpu.total_memory) / (1 << 30))}};
+       .fact = fmt::format("{}, {:.1f} GiB", gpu.name, static_cast<double>(gpu.total_memory) / (1 << 30))},
+      {.check = "GPU count", .fact = fmt::format("{} that this rank sees", gpu_device_count())}};
   for (int call = 0; call < 50; ++call) at::mm_out(out, a, a);  // busy while it is asked
   if (const auto health = read_gpu_health(gpu.pci_bus_id)) {
     const auto own = static_cast<uint64_t>(gpu_memory(device.index()).max_reserved);
@@ -170,20 +171,31 @@ std::vector<Finding> compare_ranks(const std::vector<RankFindings>& ranks, const
   return findings;
 }
 
-std::vector<Finding> compare_facts(const std::vector<RankFindings>& ranks, const std::string& check) {
+const std::vector<CommonFact>& common_facts() {
+  static const std::vector<CommonFact> facts = {
+      {"libraries", Severity::kError,
+       "Install the same build of Titanium on all nodes, or start it from a shared file system."},
+      {"driver", Severity::kWarning, "Install one version of the GPU's driver on all nodes, or leave the node out."},
+      {"GPU", Severity::kWarning, "All ranks wait for the slowest: ask for nodes of one kind."},
+      {"GPU count", Severity::kWarning,
+       "A GPU may have failed or not be given to the job: see nvidia-smi and the kernel's log (Xid), or leave the node "
+       "out."}};
+  return facts;
+}
+
+std::vector<Finding> compare_facts(const std::vector<RankFindings>& ranks, const CommonFact& common) {
   std::vector<Finding> findings;
   std::optional<std::string> first;
   for (const RankFindings& rank : ranks) {
     for (const Finding& finding : rank.findings) {
-      if (finding.check != check) continue;
+      if (finding.check != common.check) continue;
       if (!first) first = finding.fact;
       if (finding.fact == *first) continue;
-      findings.push_back(
-          {.check = check,
-           .severity = Severity::kError,
-           .fact = fmt::format("rank {} on {} has {}, rank {} has {}", rank.rank, rank.host, finding.fact,
-                               ranks[0].rank, *first),
-           .remedy = "Install the same build of Titanium on all nodes, or start it from a shared file system."});
+      findings.push_back({.check = common.check,
+                          .severity = common.severity,
+                          .fact = fmt::format("rank {} on {} has {}, rank {} has {}", rank.rank, rank.host,
+                                              finding.fact, ranks[0].rank, *first),
+                          .remedy = common.remedy});
     }
   }
   return findings;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,8 +28,16 @@ std::vector<Finding> measure_device(Device device, int local_world_size);
 std::vector<Finding> compare_ranks(const std::vector<RankFindings>& ranks, const std::string& check,
                                    const std::string& name, double least);
 
-// The facts of `check` have to be the same on all ranks, as versions of libraries: an error for each rank whose is not
-// rank 0's.
-std::vector<Finding> compare_facts(const std::vector<RankFindings>& ranks, const std::string& check);
+// What all ranks have to have in common: `severity` and `remedy` are those of a rank that has not.
+struct CommonFact {
+  std::string check;
+  Severity severity;
+  std::string remedy;
+};
+// Versions of libraries and drivers, number and kind of GPUs.
+const std::vector<CommonFact>& common_facts();
+
+// One finding for each rank whose fact of this check is not rank 0's.
+std::vector<Finding> compare_facts(const std::vector<RankFindings>& ranks, const CommonFact& common);
 
 }  // namespace titanium::doctor

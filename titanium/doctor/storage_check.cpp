@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "titanium/base/error.h"
-#include "titanium/comm/rendezvous/socket.h"
+#include "titanium/base/file_descriptor.h"
 
 namespace titanium::doctor {
 namespace {
@@ -43,7 +43,7 @@ fs::path nearest_folder(fs::path folder) {
 double write_rate(const fs::path& path, int64_t bytes) {
   const std::vector<char> block(kBlock, 'x');
   const auto begin = Clock::now();
-  const comm::FileDescriptor file(::open(path.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600));
+  const FileDescriptor file(::open(path.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600));
   if (!file.valid()) fail("make", path);
   for (int64_t left = bytes; left > 0;) {
     const ssize_t written = ::write(file.get(), block.data(), std::min<size_t>(kBlock, static_cast<size_t>(left)));
@@ -55,7 +55,7 @@ double write_rate(const fs::path& path, int64_t bytes) {
 }
 
 double read_rate(const fs::path& path) {
-  const comm::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) fail("read", path);
   ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);  // what the page cache holds says nothing about the disk
   std::vector<char> block(kBlock);
@@ -67,12 +67,12 @@ double read_rate(const fs::path& path) {
   return static_cast<double>(bytes) / seconds_since(begin);
 }
 
-Finding check_room(const fs::path& folder, int64_t checkpoint_bytes) {
+Finding check_room(const std::string& label, const fs::path& folder, int64_t checkpoint_bytes) {
   struct statvfs room{};
   if (::statvfs(folder.c_str(), &room) != 0) fail("look at", folder);
   const double free = static_cast<double>(room.f_bavail) * static_cast<double>(room.f_frsize);
   const auto needed = static_cast<double>(checkpoint_bytes);
-  Finding finding{.check = "checkpoint folder",
+  Finding finding{.check = label,
                   .fact = fmt::format("{}: {:.3g} GB free", folder.string(), free / kGB),
                   .figures = {{"free_bytes", free}, {"checkpoint_bytes", needed}}};
   if (needed > 0) finding.fact += fmt::format(", a checkpoint takes {:.3g} GB", needed / kGB);
@@ -117,7 +117,7 @@ std::vector<Finding> check_storage(const StorageRequest& request) {
   const fs::path folder = nearest_folder(request.folder);
   const fs::path before = folder / (request.trial + ".tmp"), after = folder / request.trial;
   const fs::path own = fs::path(fmt::format("rank_{}", request.rank));
-  const auto attempt = [&](const char* check, const auto& action) {
+  const auto attempt = [&](const std::string& check, const auto& action) {
     try {
       action();
     } catch (const std::exception& error) {
@@ -125,9 +125,9 @@ std::vector<Finding> check_storage(const StorageRequest& request) {
     }
     request.barrier();
   };
-  attempt("checkpoint folder", [&] {
+  attempt(request.label, [&] {
     if (request.rank != 0) return;
-    findings.push_back(check_room(folder, request.checkpoint_bytes));
+    findings.push_back(check_room(request.label, folder, request.checkpoint_bytes));
     if (::mkdir(before.c_str(), 0777) != 0) fail("make", before);
   });
   attempt("storage", [&] {

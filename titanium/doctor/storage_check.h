@@ -13,10 +13,11 @@
 namespace titanium::doctor {
 
 struct StorageRequest {
-  std::filesystem::path folder;  // need not exist; its nearest parent that does is tried then
-  std::string trial;             // name of the trial, the same on all ranks
-  int64_t bytes = 0;             // that each rank writes and reads
-  int64_t checkpoint_bytes = 0;  // that a checkpoint of the run takes in all; 0 when unknown
+  std::filesystem::path folder;             // need not exist; its nearest parent that does is tried then
+  std::string label = "checkpoint folder";  // what the folder is for
+  std::string trial;                        // name of the trial, the same on all ranks
+  int64_t bytes = 0;                        // that each rank writes and reads
+  int64_t checkpoint_bytes = 0;             // that a checkpoint of the run takes in all; 0 when unknown
   int rank = 0;
   int world_size = 1;
   std::function<void()> barrier;  // all ranks are here

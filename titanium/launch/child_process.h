@@ -6,28 +6,12 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "titanium/base/file_descriptor.h"
 #include "titanium/launch/failure.h"
 
 namespace titanium::launch {
-
-// Closes its file descriptor.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  ~FileDescriptor() { reset(); }
-
-  int get() const { return fd_; }  // -1: none
-  void reset();
-
- private:
-  int fd_ = -1;
-};
 
 // In a session of its own: signals of the terminal do not reach it, and what it starts can be ended with it. Must be
 // started, and stay owned, by a thread that lives as long as it should: the kernel kills it when that thread ends.
@@ -47,9 +31,9 @@ class ChildProcess {
   FileDescriptor& out() { return out_; }
   FileDescriptor& err() { return err_; }
 
-  // To it and to what it has started. Nothing happens when it has ended.
+  // Sends the signal to the process and to those that it has started; does nothing once it has ended.
   void send(int signal) const;
-  // Once it has ended: kills what it has left behind, and says how it ended. Does not wait.
+  // How the process ended, or nothing while it runs; kills processes that it has left. Does not wait.
   std::optional<ExitStatus> take_exit();
 
  private:

@@ -10,11 +10,15 @@
 #include "titanium/base/printable.h"
 
 namespace titanium::launch {
+namespace {
 
+// "SIGTERM"
 std::string signal_name(int signal) {
   const char* name = ::sigabbrev_np(signal);
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
 }
+
+}  // namespace
 
 std::string ExitStatus::describe() const {
   return signal == 0 ? fmt::format("exit code {}", code) : signal_name(signal);

@@ -18,15 +18,12 @@ struct ExitStatus {
   std::string describe() const;
 };
 
-// "SIGTERM"
-std::string signal_name(int signal);
-
 struct Failure {
   int node = 0;
   int rank = 0;  // -1: the node itself is lost
   int pid = 0;
   ExitStatus exit;
-  bool stopped = false;  // somebody had asked the launcher to stop: no restart
+  bool stopped = false;  // the launcher had been asked to stop: no restart
   std::vector<std::string> last_lines;
   std::string log_folder;  // on its node; may be empty
 

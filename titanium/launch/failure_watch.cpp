@@ -28,7 +28,9 @@ bool FailureWatch::should_end() {
   try {
     rendezvous_.beat();
     rendezvous_.report_silence(heartbeats_);
-    return rendezvous_.failure().has_value();
+    const std::optional<Failure> failure = rendezvous_.failure();
+    saw_stop_ = failure && failure->stopped;
+    return failure.has_value();
   } catch (const std::exception&) {  // the launcher asks the same again, and says what is wrong
     return true;
   }

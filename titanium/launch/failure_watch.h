@@ -2,6 +2,7 @@
 // It also tells the others that this launcher lives; node 0's makes a launcher that has fallen silent a failure.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -22,6 +23,8 @@ class FailureWatch {
 
   // Becomes readable, and stays so, when there is a failure or node 0's launcher is gone.
   int fd() const { return fd_.get(); }
+  // Whether the failure is that of a launcher that was asked to stop: the whole job is being stopped.
+  bool saw_stop() const { return saw_stop_; }
 
  private:
   void run();
@@ -33,6 +36,7 @@ class FailureWatch {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool ended_ = false;
+  std::atomic<bool> saw_stop_ = false;
   std::thread thread_;
 };
 

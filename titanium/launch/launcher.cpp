@@ -76,7 +76,7 @@ Outcome run_attempt(const LaunchOptions& options, const comm::Environment& node,
       // Time for the other processes here; what is said about it comes below.
     }
   });
-  if (workers.stopping()) SignalQueue::ignore_further_stops();
+  if (workers.stopping() || (watch && watch->saw_stop())) SignalQueue::ignore_further_stops();
   const DefaultSignals no_processes(signals);
   try {
     const std::optional<Failure> failure = agreed_outcome(rendezvous, own, workers.stopping());

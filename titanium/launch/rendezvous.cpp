@@ -7,6 +7,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "titanium/base/json.h"
 #include "titanium/base/printable.h"
@@ -105,8 +106,12 @@ Rendezvous::Node Rendezvous::read_node(int node) const {
   if (text.size() > kLongestEntry) refuse_entry(key("node", node));
   try {
     const nlohmann::json json = parse_json(text);
-    return {json.at("nodes").get<int>(), json.at("processes").get<int>(), json.at("max_restarts").get<int>(),
-            json.at("run_id").get<std::string>()};
+    const auto count = [&](const char* name) {
+      const int64_t value = integer_of(json.at(name));
+      if (!std::in_range<int>(value)) refuse_entry(key("node", node));
+      return static_cast<int>(value);
+    };
+    return {count("nodes"), count("processes"), count("max_restarts"), json.at("run_id").get<std::string>()};
   } catch (const JsonError&) {
     refuse_entry(key("node", node));
   } catch (const nlohmann::json::exception&) {

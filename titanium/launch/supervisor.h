@@ -29,7 +29,7 @@ class Supervisor {
     ExitStatus exit;
   };
   void processes_ended(std::vector<End> ends, Time now);
-  // On another node. What ends here from now on is a consequence.
+  // A process of another node has failed. Processes that end here from now on are its consequence.
   void peer_failed(Time now);
   // `signal` is SIGTERM or SIGINT.
   void stop_requested(int signal, Time now);
@@ -39,7 +39,6 @@ class Supervisor {
   // When to ask again, if nothing else happens.
   std::optional<Time> next_deadline() const;
 
-  bool is_living(int local_rank) const { return living_[static_cast<size_t>(local_rank)]; }
   bool finished() const;
   bool stopping() const { return sigterm_received_ || sigints_ > 0; }
   // The first failure on this node, unless another node failed before.

@@ -1,5 +1,7 @@
 #include "titanium/launch/worker_environment.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -31,7 +33,7 @@ std::vector<std::string> worker_environment(const comm::Environment& place, int 
   variables.try_emplace("OMP_NUM_THREADS", std::to_string(std::max(1, cores / place.local_world_size)));
 
   std::vector<std::string> list;
-  for (const auto& [name, value] : variables) list.push_back(name + "=" + value);
+  for (const auto& [name, value] : variables) list.push_back(fmt::format("{}={}", name, value));
   return list;
 }
 

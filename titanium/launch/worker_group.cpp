@@ -30,7 +30,7 @@ void relay_stream(FileDescriptor& pipe, RankOutput& output, Stream stream) {
   for (int round = 0; round < 16 && pipe.get() >= 0; ++round) {
     const ssize_t size = ::read(pipe.get(), buffer.data(), buffer.size());
     if (size < 0) return;
-    if (size == 0) pipe.reset();
+    if (size == 0) pipe = FileDescriptor();
     output.receive(stream, std::string_view(buffer.data(), static_cast<size_t>(size)));
   }
 }

@@ -18,7 +18,7 @@ export NCCL_CROSS_NIC=${NCCL_CROSS_NIC:-1}
 export NCCL_IB_TIMEOUT=${NCCL_IB_TIMEOUT:-31}
 export TORCH_NCCL_BLOCKING_WAIT=${TORCH_NCCL_BLOCKING_WAIT:-1}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
-export HF_HUB_OFFLINE=1
+export HF_HUB_OFFLINE=1 # or, through the site's proxy: export http_proxy=http://proxy.ccs.ornl.gov:3128 https_proxy=http://proxy.ccs.ornl.gov:3128
 export MASTER_PORT=${MASTER_PORT:-3442}
 export MAX_RESTARTS=${MAX_RESTARTS:-9}
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "titanium/doctor/gpu_health.h"
@@ -48,10 +49,11 @@ TEST(GpuJudgement, ThrottlingErrorsAndForeignMemoryAreNamed) {
   health.uncorrected_errors = 2;
   health.used_bytes = uint64_t{40} << 30;
   const std::vector<Finding> findings = judge_gpu_health(health, uint64_t{1} << 30);
-  ASSERT_EQ(findings.size(), 3U);
-  EXPECT_NE(findings[0].fact.find("throttled: too hot (hardware)"), std::string::npos);
-  EXPECT_EQ(findings[1].severity, Severity::kError);
-  EXPECT_EQ(findings[2].fact, "39.0 GiB are used by other processes");
+  ASSERT_EQ(findings.size(), 4U);
+  EXPECT_EQ(findings[0].fact, "580.1");
+  EXPECT_NE(findings[1].fact.find("throttled: too hot (hardware)"), std::string::npos);
+  EXPECT_EQ(findings[2].severity, Severity::kError);
+  EXPECT_EQ(findings[3].fact, "39.0 GiB are used by other processes");
 }
 
 TEST(GpuJudgement, ExpectationsFollowFromTheName) {
@@ -73,15 +75,24 @@ TEST(RankComparison, NamesTheSlowRankAlone) {
   EXPECT_TRUE(compare_ranks(ranks, "GEMM", "tflops", 0.5).empty());
 }
 
-TEST(RankComparison, LibrariesHaveToBeTheSame) {
-  std::vector<RankFindings> ranks = {{0, 0, "a", {{.check = "libraries", .fact = "torch 2.11.0"}}},
-                                     {1, 1, "b", {{.check = "libraries", .fact = "torch 2.11.0"}}}};
-  EXPECT_TRUE(compare_facts(ranks, "libraries").empty());
-  ranks[1].findings[0].fact = "torch 2.10.0";
-  const std::vector<Finding> findings = compare_facts(ranks, "libraries");
-  ASSERT_EQ(findings.size(), 1U);
-  EXPECT_EQ(findings[0].severity, Severity::kError);
-  EXPECT_EQ(findings[0].fact, "rank 1 on b has torch 2.10.0, rank 0 has torch 2.11.0");
+TEST(RankComparison, LibrariesDriversAndGpusHaveToBeTheSame) {
+  const std::map<std::string, Severity> expected = {{"libraries", Severity::kError},
+                                                    {"driver", Severity::kWarning},
+                                                    {"GPU", Severity::kWarning},
+                                                    {"GPU count", Severity::kWarning}};
+  ASSERT_EQ(common_facts().size(), expected.size());
+  for (const CommonFact& common : common_facts()) {
+    std::vector<RankFindings> ranks = {{0, 0, "a", {{.check = common.check, .fact = "8"}}},
+                                       {1, 1, "b", {{.check = common.check, .fact = "8"}}}};
+    EXPECT_TRUE(compare_facts(ranks, common).empty());
+    ranks[1].findings[0].fact = "7";
+    const std::vector<Finding> findings = compare_facts(ranks, common);
+    ASSERT_EQ(findings.size(), 1U) << common.check;
+    EXPECT_EQ(findings[0].check, common.check);
+    EXPECT_EQ(findings[0].severity, expected.at(common.check));
+    EXPECT_EQ(findings[0].fact, "rank 1 on b has 7, rank 0 has 8");
+    EXPECT_FALSE(findings[0].remedy.empty());
+  }
 }
 
 TEST(Pairs, EveryPairMeetsOnceAndNobodyHasTwoPeers) {
