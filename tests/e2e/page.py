@@ -1,14 +1,17 @@
 """`titanium report` and `titanium watch` in a real browser: what is on the page, what it does, and files that are broken."""
 
+import base64
 import json
 import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import tempfile
 import unittest
 import urllib.request
+import zlib
 
 import browser
 import run_folders
@@ -17,6 +20,12 @@ PROGRAM = os.environ["TITANIUM"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 PIPELINE = {"schedule": "1F1B", "csv": "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"}
+
+
+def one_pixel_png():
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(b"\0\xff\0\0"))
+            + chunk(b"IEND", b""))
 
 
 def titanium(*arguments):
@@ -36,7 +45,7 @@ class Page(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         text = self.page.read_text()
         self.page.write_text(text.replace("</body>", f"<script>{script}</script></body>"))
-        dom = browser.Browser(self, self.folder).dom(f"file://{self.page}", **options)
+        dom = browser.Browser(self, self.folder).dom(f"file://{self.page}", until="data-drawn", **options)
         self.check_ready(dom)
         return dom
 
@@ -44,6 +53,7 @@ class Page(unittest.TestCase):
         body = dom.one("body")
         self.assertIsNone(body.attributes.get("data-error"))
         self.assertEqual(body.attributes.get("data-ready"), "true")
+        self.assertEqual(body.attributes.get("data-drawn"), str(len(dom.all("article", class_="plot"))))
 
     def test_a_run_has_its_status_plots_and_configuration(self):
         failure = {"event": "error", "rank": 3, "unix_s": 1_790_000_900, "message": "rank 3: CUDA error: an illegal memory access"}
@@ -73,6 +83,15 @@ class Page(unittest.TestCase):
         self.assertIn("node-7", dom.one("details", data_part="environment").text)
         self.assertTrue(dom.one("details", data_part="pipeline").one("img").attributes["alt"].startswith("1F1B: 2 ranks, 2 stages"))
 
+    def test_memory_of_a_process_is_one_curve_without_a_plan(self):
+        """On the CPU nobody counts tensors, and a process is more than those."""
+        run = run_folders.write_run(self.folder / "cpu", end="completed")
+        (run / "metrics.jsonl").write_text(re.sub(r'"memory_active_gib": [\d.]+', '"memory_active_gib": null', (run / "metrics.jsonl").read_text()))
+        (run / "run.jsonl").write_text((run / "run.jsonl").read_text().replace('"planned_memory_gib": 97.1', '"planned_memory_gib": 0'))
+        memory = self.report(run).one(data_plot="memory")
+        self.assertEqual(memory.one(class_="legend").all("span"), [])
+        self.assertRegex(memory.one("canvas").attributes["aria-label"], r"^Memory: +98\.\d+$")
+
     def test_every_validation_set_has_a_curve_and_a_tile(self):
         sets = [{"event": "validation", "unix_s": 1_790_000_100, "step": step, "loss": loss, "set": name}
                 for step in (200, 400) for name, loss in (("books", 3.5), ("web & more", 2.5))]
@@ -86,14 +105,22 @@ class Page(unittest.TestCase):
         self.assertEqual((tiles["validation, books"], tiles["validation, web & more"]), ("3.5", "2.5"))
 
     def test_several_runs_lie_over_each_other(self):
-        first = run_folders.write_run(self.folder / "base", end="completed", changed=[("optimizer.lr", "1e-4", "8e-4")])
+        first = run_folders.write_run(self.folder / "base", ranks=3, end="completed", changed=[("optimizer.lr", "1e-4", "8e-4")])
         second = run_folders.write_run(self.folder / "higher lr", steps=700, loss=9.5, changed=[("optimizer.lr", "3e-4", "8e-4")])
         # On a phone, where nothing may stand out to the right.
-        dom = self.report(first, second, size=(500, 900), script="document.body.dataset.over = document.documentElement.scrollWidth - innerWidth")
-        self.assertEqual(dom.one("body").attributes["data-over"], "0")
+        script = """
+          document.body.dataset.over = document.documentElement.scrollWidth - innerWidth;
+          const place = (id) => document.getElementById(id).getBoundingClientRect();
+          const crowded = () => ['reset', 'theme'].some((id) => place(id).top < place('smooth-value').bottom && place(id).width && place(id).left < place('smooth-value').right);
+          const before = crowded(); zoomTo([100, 200]); document.body.dataset.crowded = [before, crowded()];"""
+        dom = self.report(first, second, size=(375, 800), script=script)
+        self.assertEqual((dom.one("body").attributes["data-over"], dom.one("body").attributes["data-crowded"]), ("0", "false,false"))
         self.assertEqual([card.attributes["data-run"] for card in dom.all("article", class_="run")], ["base", "higher lr"])
         legend = [entry.text for entry in dom.one(data_plot="grad_norm").one(class_="legend").all("span")]
         self.assertEqual(legend, ["base", "higher lr"])
+        # The colour is the run's, so the curves of one run differ by their dashes.
+        marks = [entry.one("i").attributes.get("class", "") for entry in dom.one(data_plot="ranks").one(class_="legend").all("span")]
+        self.assertEqual(marks, ["", "dash", "dots"])
         row = [cell.text for cell in dom.one("details", data_part="changed").all("tr")[1].all("td")]
         self.assertEqual(row, ["optimizer.lr", "1e-4", "3e-4", "8e-4"])
 
@@ -137,6 +164,21 @@ class Page(unittest.TestCase):
         self.assertEqual(dom.one(class_="error").one("pre").text, EVIL)
         self.assertEqual(dom.all("img"), [])
 
+    def test_drawn_images_are_shown_with_their_captions(self):
+        run = run_folders.write_run(self.folder / "run", events=[self.drew(200, "a red circle"), self.drew(400, EVIL)])
+        (run / "img").mkdir()
+        for step in (200, 400):
+            (run / f"img/{step}.png").write_bytes(one_pixel_png())
+        dom = self.report(run)
+        card = dom.one("article", data_images="run")
+        self.assertEqual([title.text for title in card.all("h3")], ["step 400", "step 200"])
+        self.assertEqual([text.text for text in card.all("figcaption")], [EVIL, "a red circle"])
+        self.assertEqual(len(card.all("img")), 2)
+        self.assertNotIn("owned", dom.one("title").text)
+
+    def drew(self, step, caption):
+        return {"event": "images", "unix_s": 1_790_000_100, "step": step, "images": [{"file": f"img/{step}.png", "caption": caption}]}
+
     def test_damaged_and_half_written_files(self):
         run = run_folders.write_run(self.folder / "run")
         content = (run / "metrics.jsonl").read_bytes()
@@ -155,19 +197,28 @@ class Page(unittest.TestCase):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             try:
                 url = re.search(r"http://127\.0\.0\.1:\d+/", server.stdout.readline()).group()
-                dom = browser.Browser(self, self.folder).dom(url)
+                dom = browser.Browser(self, self.folder).dom(url, until="data-drawn")
                 self.check_ready(dom)
                 self.assertEqual(dom.one(id="live").text, "live")
                 self.assertIn("100of 1,000", dom.one("article", data_run="run").text)
                 before = json.load(urllib.request.urlopen(url + "data.json"))
                 with open(run / "metrics.jsonl", "a") as file:
                     file.write('{"step": 110, "loss": 1.5}\n{"step": 120, "lo')
+                with open(run / "run.jsonl", "a") as file:
+                    file.write(json.dumps(self.drew(100, "a red circle")) + "\n")
+                (run / "img").mkdir()
+                (run / "img/100.png").write_bytes(one_pixel_png())
                 after = json.load(urllib.request.urlopen(url + "data.json"))
+                images = json.load(urllib.request.urlopen(url + "images.json"))
+                drawn = browser.Browser(self, self.folder).dom(url)
                 part = json.load(urllib.request.urlopen(url + "data.json?from=50&to=60"))
             finally:
                 server.send_signal(signal.SIGINT)
         self.assertEqual(server.returncode, 0)
         self.assertEqual([data["runs"][0]["summary"]["step"] for data in (before, after)], [100, 110])
+        self.assertEqual(after["runs"][0]["images"], [{"step": 100, "images": [{"caption": "a red circle"}]}])
+        self.assertEqual(images[0][0]["images"][0]["src"], "data:image/png;base64," + base64.b64encode(one_pixel_png()).decode())
+        self.assertEqual(drawn.one("article", data_images="run").one("figcaption").text, "a red circle")
         self.assertEqual(part["runs"][0]["series"]["loss"]["x"], [40, 50, 60, 70])
 
 

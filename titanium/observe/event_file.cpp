@@ -33,6 +33,26 @@ ProtobufMessage summary(std::span<const Scalar> scalars) {
   return message;
 }
 
+// Value { string tag = 1; Image image = 4; SummaryMetadata metadata = 9; }
+// Image { int32 height = 1; int32 width = 2; int32 colorspace = 3; bytes encoded_image_string = 4; }
+// SummaryMetadata { PluginData plugin_data = 1; string summary_description = 3; }
+// PluginData { string plugin_name = 1; }
+ProtobufMessage summary(std::span<const ShownImage> images) {
+  constexpr int64_t kRgb = 3;
+  const ProtobufMessage plugin = ProtobufMessage().text(1, "images");
+  ProtobufMessage message;
+  for (size_t i = 0; i < images.size(); ++i) {
+    const ShownImage& shown = images[i];
+    const ProtobufMessage image =
+        ProtobufMessage().integer(1, shown.height).integer(2, shown.width).integer(3, kRgb).text(4, shown.png);
+    message.message(1, ProtobufMessage()
+                           .text(1, fmt::format("validation_images/{}", i))
+                           .message(4, image)
+                           .message(9, ProtobufMessage().message(1, plugin).text(3, shown.caption)));
+  }
+  return message;
+}
+
 std::string unique_name() {
   static std::atomic<int> count = 0;
   std::array<char, 256> host{};
@@ -71,6 +91,10 @@ EventFile::EventFile(const std::filesystem::path& folder) : path_(folder / uniqu
 
 void EventFile::write(int64_t step, std::span<const Scalar> scalars) {
   write_record(event_at_now().integer(2, step).message(5, summary(scalars)).bytes());
+}
+
+void EventFile::write_images(int64_t step, std::span<const ShownImage> images) {
+  write_record(event_at_now().integer(2, step).message(5, summary(images)).bytes());
 }
 
 void EventFile::write_record(std::string_view event) {

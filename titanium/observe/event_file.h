@@ -1,4 +1,4 @@
-// Writes scalars as TensorBoard reads them.
+// Writes scalars and pictures as TensorBoard reads them.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,8 @@ class EventFile : public ScalarWriter {
   // Values are stored as float32. They are in the file when this returns: a run that is killed keeps its curves. While
   // the disk is full the run goes on, and they follow later (base/growing_file.h).
   void write(int64_t step, std::span<const Scalar> scalars) override;
+  // Each under the tag "validation_images/<number>", described by its caption.
+  void write_images(int64_t step, std::span<const ShownImage> images) override;
 
   const std::filesystem::path& path() const { return path_; }
 

@@ -5,6 +5,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/observe/page_assets.h"
+#include "titanium/observe/page_images.h"
 #include "titanium/observe/run_summary.h"
 #include "titanium/observe/thin.h"
 #include "titanium/schedule/csv.h"
@@ -143,7 +144,7 @@ Json validation_of(const RunData& run) {
   return sets;
 }
 
-Json describe(const RunFolder& folder, const PageOptions& options, double now) {
+Json describe(const RunFolder& folder, const PageOptions& options, double now, PageImages& images) {
   const RunData& run = folder.data();
   const Json start = run.start.is_object() ? run.start : Json::object();
   Json json = {{"name", folder.name()},
@@ -159,6 +160,8 @@ Json describe(const RunFolder& folder, const PageOptions& options, double now) {
                {"environment", member(start, "environment")},
                {"notes", notes_of(run)}};
   json["validation"] = validation_of(run);
+  json["images"] = images.of_run(folder);
+  for (const std::string& note : images.notes()) json["notes"].push_back(note);
   json["checkpoints"] = json["restarts"] = Json::array();
   for (const auto& [step, saved] : run.checkpoints) {
     json["checkpoints"].push_back({{"step", step}, {"unix_s", saved.unix_s}, {"seconds", saved.seconds}});
@@ -178,6 +181,17 @@ Json describe(const RunFolder& folder, const PageOptions& options, double now) {
   return json;
 }
 
+std::string as_script(const Json& json) {
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string safe;
+  safe.reserve(text.size());
+  for (const char character : text) {
+    // Only strings hold it, so the escape means the same, and no "</script" is left.
+    character == '<' ? void(safe += "\\u003c") : void(safe += character);
+  }
+  return safe;
+}
+
 void replace(std::string& text, std::string_view what, std::string_view with) {
   const size_t at = text.find(what);
   TI_ASSERT(at != std::string::npos, "the page has no {}", what);
@@ -190,15 +204,16 @@ std::string page_data(const std::vector<std::unique_ptr<RunFolder>>& runs, const
   const auto clock = std::chrono::system_clock::now().time_since_epoch();
   const double now = options.now.value_or(std::chrono::duration<double>(clock).count());
   Json json = {{"generated", now}, {"runs", Json::array()}};
-  for (const auto& run : runs) json["runs"].push_back(describe(*run, options, now));
-  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  std::string safe;
-  safe.reserve(text.size());
-  for (const char character : text) {
-    // Only strings hold it, so the escape means the same, and no "</script" is left.
-    character == '<' ? void(safe += "\\u003c") : void(safe += character);
-  }
-  return safe;
+  PageImages images(options.image_bytes);
+  for (const auto& run : runs) json["runs"].push_back(describe(*run, options, now, images));
+  return as_script(json);
+}
+
+std::string image_data(const std::vector<std::unique_ptr<RunFolder>>& runs, const PageOptions& options) {
+  PageImages images(options.image_bytes);
+  Json json = Json::array();
+  for (const auto& run : runs) json.push_back(images.of_run(*run));
+  return as_script(json);
 }
 
 std::string make_page(const std::string& data) {

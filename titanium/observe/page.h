@@ -1,4 +1,4 @@
-// A run, or several over each other, as one self-contained HTML page. Note [Page]
+// A run, or several over each other, as one self-contained HTML page: Note [Page].
 #pragma once
 
 #include <memory>
@@ -20,12 +20,17 @@ struct PageOptions {
   size_t points = 8000;                      // of each curve, at most
   double from = -1e300, to = 1e300;          // steps of the curves
   std::optional<double> now = std::nullopt;  // unix time; none: the clock's
+  size_t image_bytes = size_t{16} << 20;     // of pictures in all runs, at most; 0: their captions alone
 };
 
 // What the page shows, as JSON that may stand inside of a script element.
 std::string page_data(const std::vector<std::unique_ptr<RunFolder>>& runs, const PageOptions& options = {});
 
-// The page with its data inside; with empty `data`, one that asks its server for data.json every few seconds.
+// The pictures of runs alone: a list for each run, as page_data has it.
+std::string image_data(const std::vector<std::unique_ptr<RunFolder>>& runs, const PageOptions& options = {});
+
+// The page with its data inside; with empty `data`, one that asks its server for data.json every few seconds, and for
+// images.json when the run has drawn more.
 std::string make_page(const std::string& data);
 
 }  // namespace titanium::observe

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <ranges>
 
 #include "titanium/base/error.h"
 #include "titanium/base/json.h"
@@ -35,6 +36,16 @@ std::optional<int> rank_of(const fs::path& file) {
   int rank = 0;
   const char* end = name.data() + name.size() - kEnd.size();
   return std::from_chars(name.data() + kBegin.size(), end, rank).ptr == end ? std::optional(rank) : std::nullopt;
+}
+
+std::vector<RunImage> images_of(const nlohmann::ordered_json& event) {
+  std::vector<RunImage> images;
+  const auto found = event.find("images");
+  if (found == event.end() || !found->is_array()) return images;
+  for (const nlohmann::ordered_json& image : *found) {
+    if (image.is_object()) images.push_back({text_of(image, "file"), text_of(image, "caption")});
+  }
+  return images;
 }
 
 // Reads the new lines of a file of records into `columns`; what is no record is counted.
@@ -106,8 +117,8 @@ const std::vector<double>* Columns::find(const std::string& name) const {
 std::optional<double> Columns::last(const std::string& name) const {
   const std::vector<double>* column = find(name);
   if (column == nullptr) return std::nullopt;
-  for (auto value = column->rbegin(); value != column->rend(); ++value) {
-    if (!std::isnan(*value)) return *value;
+  for (const double value : std::views::reverse(*column)) {
+    if (!std::isnan(value)) return value;
   }
   return std::nullopt;
 }
@@ -178,6 +189,7 @@ void RunFolder::take_event(const nlohmann::ordered_json& event) {
   const double step = number_of(event, "step"), unix_s = number_of(event, "unix_s");
   if (kind == "start") take_start(event);
   if (kind == "validation") data_.validation[text_of(event, "set")][step] = number_of(event, "loss", kNothing);
+  if (kind == "images") data_.images[step] = images_of(event);
   if (kind == "checkpoint") data_.checkpoints[step] = {{step, unix_s}, number_of(event, "seconds")};
   if (kind == "error") {
     const double rank = number_of(event, "rank");
@@ -191,6 +203,7 @@ void RunFolder::take_start(const nlohmann::ordered_json& event) {
   const double step = number_of(event, "step"), unix_s = number_of(event, "unix_s");
   data_.first_start == 0 ? void(data_.first_start = unix_s) : data_.restarts.push_back({step, unix_s});
   for (auto& [set, losses] : data_.validation) losses.erase(losses.upper_bound(step), losses.end());
+  data_.images.erase(data_.images.upper_bound(step), data_.images.end());
   data_.checkpoints.erase(data_.checkpoints.upper_bound(step), data_.checkpoints.end());
   data_.end.clear();
   data_.start = event;

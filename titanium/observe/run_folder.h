@@ -41,6 +41,10 @@ struct RunEvent {
 struct Checkpoint : RunEvent {
   double seconds = 0;  // that writing it took
 };
+struct RunImage {
+  std::string file;  // from the run's folder, or outside of it
+  std::string caption;
+};
 struct RunError {
   int rank = 0;
   double unix_s = 0;
@@ -51,6 +55,7 @@ struct RunData {
   Columns columns;
   std::map<int, Columns> ranks;                                // with metrics.save_for_all_ranks
   std::map<std::string, std::map<double, double>> validation;  // loss by set and step; "" is a set without a name
+  std::map<double, std::vector<RunImage>> images;              // drawn, by step
   std::map<double, Checkpoint> checkpoints;
   std::vector<RunEvent> restarts;
   nlohmann::ordered_json start;            // the last "start" event; an empty object when there is none

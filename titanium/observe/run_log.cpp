@@ -71,7 +71,8 @@ Json start_event(const config::LoadedConfig& loaded, const RunStart& start) {
 
 }  // namespace
 
-RunLog::RunLog(const std::filesystem::path& folder, const config::LoadedConfig& loaded, const RunStart& start) {
+RunLog::RunLog(const std::filesystem::path& folder, const config::LoadedConfig& loaded, const RunStart& start)
+    : folder_(folder) {
   const std::filesystem::path path = folder / kFile;
   const bool anew = start.step == 0 && start.restarts == 0;
   if (anew || !std::filesystem::exists(path)) write_file_atomically(path, "");
@@ -88,6 +89,18 @@ void RunLog::validation(int64_t step, double loss, double tps, const std::string
   Json event = make_event("validation");
   event.update({{"step", step}, {"loss", loss}, {"tps", tps}});
   if (!set.empty()) event["set"] = set;
+  append(event);
+}
+
+void RunLog::images(int64_t step, std::span<const ShownImage> images) {
+  Json event = make_event("images");
+  event["step"] = step;
+  event["images"] = Json::array();
+  for (const ShownImage& image : images) {
+    const std::filesystem::path inside = image.file.lexically_relative(folder_);
+    const bool is_outside = inside.empty() || *inside.begin() == "..";
+    event["images"].push_back({{"file", (is_outside ? image.file : inside).string()}, {"caption", image.caption}});
+  }
   append(event);
 }
 

@@ -7,10 +7,12 @@
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "titanium/base/growing_file.h"
 #include "titanium/config/load_config.h"
+#include "titanium/observe/shown_image.h"
 #include "titanium/schedule/table.h"
 
 namespace titanium::observe {
@@ -38,12 +40,15 @@ class RunLog {
 
   // `set` is empty where there is one set alone.
   void validation(int64_t step, double loss, double tps, const std::string& set);
+  // Files inside of the run's folder are named by their paths from there.
+  void images(int64_t step, std::span<const ShownImage> images);
   void checkpoint(int64_t step, double seconds);
   void end(int64_t step, RunEnd how);
 
  private:
   void append(const nlohmann::ordered_json& event);
 
+  std::filesystem::path folder_;
   std::mutex mutex_;
   std::unique_ptr<GrowingFile> file_;
 };

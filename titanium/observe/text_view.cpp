@@ -43,6 +43,19 @@ struct Bounds {
   }
 };
 
+// Columns between two with points get the straight line from one to the other.
+void fill_gaps(std::vector<Bounds>& columns) {
+  std::optional<size_t> last;
+  for (size_t x = 0; x < columns.size(); ++x) {
+    if (columns[x].low > columns[x].high) continue;  // no points
+    for (size_t between = last.value_or(x) + 1; between < x; ++between) {
+      const double share = static_cast<double>(between - *last) / static_cast<double>(x - *last);
+      columns[between].add(std::lerp(columns[*last].low, columns[x].high, share));
+    }
+    last = x;
+  }
+}
+
 // The curve as vertical strokes, each joined to the one before.
 void draw(Braille& picture, const std::vector<Bounds>& columns, const Bounds& all, size_t dots) {
   const auto row = [&](double value) {
@@ -79,9 +92,9 @@ std::string status_line(const RunSummary& summary, size_t width) {
   if (summary.goodput) parts.push_back(fmt::format("goodput {:.1f}%", 100 * *summary.goodput));
   std::string line;
   for (const std::string& part : parts) {
-    const std::string longer = line.empty() ? part : line + "  " + part;
-    if (longer.size() > width) break;
-    line = longer;
+    const std::string_view gap = line.empty() ? "" : "  ";
+    if (line.size() + gap.size() + part.size() > width) break;
+    line.append(gap).append(part);
   }
   return line;
 }
@@ -101,6 +114,7 @@ std::string loss_plot(const RunData& run, size_t width, size_t height) {
     all.add((*losses)[i]);
   }
   if (all.low > all.high) return "";
+  fill_gaps(dots);
   Braille picture(columns, rows);
   draw(picture, dots, all, 4 * rows);
   std::string text;

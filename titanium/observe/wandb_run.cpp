@@ -79,6 +79,19 @@ ProtobufMessage nested_item(std::string_view key, std::string_view json) {
   return message;
 }
 
+// A folder of its own, also for a run that goes on in the second in which its last part began: wandb's names have no
+// finer times, so such a run takes the next free second.
+fs::path make_folder(const fs::path& parent, double started, const std::string& id) {
+  std::error_code failed;
+  fs::create_directories(parent, failed);
+  for (auto second = static_cast<std::time_t>(started);; ++second) {
+    const fs::path folder = parent / fmt::format("offline-run-{:%Y%m%d_%H%M%S}-{}", fmt::localtime(second), id);
+    const bool made = !failed && fs::create_directory(folder, failed);
+    TI_CHECK(!failed, "{} cannot be made: {}. Check job.dump_folder or WANDB_DIR.", folder.string(), failed.message());
+    if (made) return folder;
+  }
+}
+
 std::string describe_loss(int64_t bytes) { return std::string(static_cast<size_t>(bytes), '\0'); }
 
 void put_little_endian(std::string& out, uint64_t value, int bytes) {
@@ -91,11 +104,8 @@ WandbRun::WandbRun(const fs::path& folder, const WandbSettings& settings, const 
                    int64_t resumed_step, const fs::path& id_file)
     : id_(choose_id(settings, resumed_step, id_file)), started_(now()) {
   const fs::path parent = (settings.folder.empty() ? folder : fs::path(settings.folder)) / "wandb";
-  const std::time_t seconds = static_cast<std::time_t>(started_);
-  folder_ = parent / fmt::format("offline-run-{:%Y%m%d_%H%M%S}-{}", fmt::localtime(seconds), id_);
-  std::error_code failed;
-  fs::create_directories(folder_ / "files", failed);
-  TI_CHECK(!failed, "{} cannot be made: {}. Check job.dump_folder or WANDB_DIR.", folder_.string(), failed.message());
+  folder_ = make_folder(parent, started_, id_);
+  fs::create_directory(folder_ / "files");
   file_ = std::make_unique<GrowingFile>(folder_ / fmt::format("run-{}.wandb", id_),
                                         "Check job.dump_folder or WANDB_DIR.", describe_loss);
   write_header();

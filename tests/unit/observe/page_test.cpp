@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tests/support/test_folder.h"
+#include "titanium/base/base64.h"
 #include "titanium/base/json.h"
 #include "titanium/observe/text_view.h"
 #include "titanium/schedule/csv.h"
@@ -92,6 +93,78 @@ TEST(Page, DrawsThePipelineAndSurvivesADamagedOne) {
   EXPECT_TRUE(with_csv("0F0,1X").is_null());
 }
 
+using std::string_view_literals::operator""sv;
+
+std::string png_of(size_t bytes) {
+  return std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR"sv) + std::string(bytes, 'x') +
+         std::string("\0\0\0\0IEND\xae\x42\x60\x82"sv);
+}
+
+std::string images_event(int64_t step, const std::vector<std::pair<std::string, std::string>>& images) {
+  nlohmann::json event = {{"event", "images"}, {"step", step}, {"images", nlohmann::json::array()}};
+  for (const auto& [file, caption] : images) event["images"].push_back({{"file", file}, {"caption", caption}});
+  return event.dump() + "\n";
+}
+
+TEST(Page, HasTheDrawnImagesInsideTheLatestFirst) {
+  const std::string evil = "</script><b>a red circle</b>";
+  const fs::path folder =
+      folder_with("{\"step\": 1}\n", images_event(5, {{"img/a.png", "old"}}) + images_event(10, {{"img/b.png", evil}}));
+  fs::create_directories(folder / "img");
+  std::ofstream(folder / "img/a.png", std::ios::binary) << png_of(3);
+  std::ofstream(folder / "img/b.png", std::ios::binary) << png_of(7);
+  const std::string data = page_data(open(folder));
+  EXPECT_EQ(data.find('<'), std::string::npos);
+  const auto images = parse_json(data)["runs"][0]["images"];
+  ASSERT_EQ(images.size(), 2U);
+  EXPECT_EQ(images[0]["step"], 10);
+  EXPECT_EQ(images[0]["images"][0]["caption"], evil);
+  EXPECT_EQ(images[0]["images"][0]["src"], "data:image/png;base64," + to_base64(png_of(7)));
+  EXPECT_EQ(images[1]["images"][0]["src"], "data:image/png;base64," + to_base64(png_of(3)));
+  EXPECT_EQ(parse_json(image_data(open(folder)))[0], images);
+  const auto listed = parse_json(page_data(open(folder), {.image_bytes = 0}))["runs"][0]["images"];
+  EXPECT_EQ(listed[0]["images"][0], nlohmann::json({{"caption", evil}}));
+}
+
+TEST(Page, ImagesAreWholeAndInTheFolderOrLeftOut) {
+  const fs::path outside = test_folder(), folder = outside / "run";
+  fs::create_directories(folder);
+  std::ofstream(outside / "secret.png", std::ios::binary) << png_of(3);
+  std::ofstream(folder / "metrics.jsonl") << "{\"step\": 1}\n";
+  std::ofstream(folder / "run.jsonl") << images_event(1, {{"good.png", "good"},
+                                                          {"half.png", "half"},
+                                                          {"gone.png", "gone"},
+                                                          {"text.png", "text"},
+                                                          {"link.png", "link"},
+                                                          {(outside / "secret.png").string(), "absolute"},
+                                                          {"../secret.png", "above"},
+                                                          {".", "folder"},
+                                                          {"", "nothing"}})
+                                      << "{\"event\": \"images\", \"step\": 2, \"images\": [1, null, {\"file\": 5}]}\n"
+                                      << "{\"event\": \"images\", \"step\": 3, \"images\": \"many\"}\n";
+  std::ofstream(folder / "good.png", std::ios::binary) << png_of(100);
+  std::ofstream(folder / "half.png", std::ios::binary) << png_of(100).substr(0, 90);
+  std::ofstream(folder / "text.png", std::ios::binary)
+      << "not a picture at all, but long enough to be one, as it seems";
+  fs::create_symlink(outside / "secret.png", folder / "link.png");
+  const auto run = parse_json(page_data(open(folder)))["runs"][0];
+  ASSERT_EQ(run["images"].size(), 1U);
+  ASSERT_EQ(run["images"][0]["images"].size(), 1U);
+  EXPECT_EQ(run["images"][0]["images"][0]["caption"], "good");
+  EXPECT_EQ(run["notes"][1], "9 images left out: missing, damaged or not in the run's folder.");
+}
+
+TEST(Page, ImagesBeyondTheirRoomAreLeftOutTheOldestFirst) {
+  const fs::path folder = folder_with(
+      "{\"step\": 1}\n", images_event(1, {{"a.png", "a"}}) + images_event(2, {{"b.png", "b"}, {"c.png", "c"}}));
+  for (const char* name : {"a.png", "b.png", "c.png"}) std::ofstream(folder / name, std::ios::binary) << png_of(1000);
+  const size_t bytes = png_of(1000).size();
+  const auto run = parse_json(page_data(open(folder), {.image_bytes = 2 * bytes + 1}))["runs"][0];
+  ASSERT_EQ(run["images"].size(), 1U);
+  EXPECT_EQ(run["images"][0]["images"].size(), 2U);
+  EXPECT_EQ(run["notes"][1], "1 image left out, to keep the page small.");
+}
+
 TEST(Page, SaysWhatItLeftOut) {
   const auto json = parse_json(page_data(open(folder_with("{\"step\": 1}\nhalf\n"))));
   EXPECT_EQ(json["runs"][0]["notes"][0], "1 damaged line of metrics.jsonl left out.");
@@ -124,6 +197,20 @@ TEST(TextView, PlotIsAsLargeAsAskedFor) {
   }
   EXPECT_TRUE(plot.starts_with("        8 \u2847")) << plot;  // the first loss is the largest, at the top left
   EXPECT_TRUE(plot.ends_with("500\n"));
+}
+
+TEST(TextView, AFewPointsAreJoinedByALine) {
+  const std::string steps = "{\"step\": 1, \"loss\": 8}\n{\"step\": 10, \"loss\": 7}\n{\"step\": 20, \"loss\": 3}\n";
+  std::istringstream lines(loss_plot(open(folder_with(steps))[0]->data(), 30, 9));
+  size_t dots = 0;
+  for (std::string line; std::getline(lines, line);) {
+    size_t in_line = 0;  // characters with dots
+    for (size_t at = line.find("\xe2"); at != std::string::npos; at = line.find("\xe2", at + 3))
+      in_line += line.substr(at, 3) == "\u2800" ? 0 : 1;
+    EXPECT_LE(in_line, 12U) << line;
+    dots += in_line;
+  }
+  EXPECT_GE(dots, 20U);  // each of the 20 columns has some
 }
 
 TEST(TextView, LossesBeyondAnyDifferenceArePlotted) {

@@ -62,6 +62,22 @@ TEST(RunFolder, DamagedLinesAreCountedAndPassedOver) {
   EXPECT_EQ(run.data().damaged.at("run.jsonl"), 2);
 }
 
+TEST(RunFolder, ARunThatGoesOnDrawsItsImagesAgain) {
+  const fs::path folder = test_folder();
+  const auto drew = [](int64_t step) {
+    return fmt::format(R"({{"event": "images", "step": {}, "images": [{{"file": "{}.png", "caption": "c"}}]}})", step,
+                       step) +
+           "\n";
+  };
+  append(folder / "run.jsonl", start(0, 5000) + drew(10) + drew(20) + start(10, 6000));
+  RunFolder run(folder);
+  ASSERT_EQ(run.data().images.size(), 1U);
+  EXPECT_EQ(run.data().images.at(10).at(0).file, "10.png");
+  append(folder / "run.jsonl", drew(20));
+  run.refresh();
+  EXPECT_EQ(run.data().images.at(20).at(0).caption, "c");
+}
+
 TEST(RunFolder, NumbersThatMakeNoSenseAreLeftOut) {
   const fs::path folder = test_folder();
   append(folder / "metrics.jsonl", "{\"step\": -7, \"loss\": 1}\n{\"step\": -7, \"loss\": 2}\n{\"step\": 1e300}\n");

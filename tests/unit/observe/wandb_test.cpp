@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
@@ -86,6 +88,16 @@ TEST(WandbRun, LiesWhereWandbLooksForIt) {
   EXPECT_TRUE(fs::exists(run.folder() / "run-abc.wandb"));
   const WandbRun elsewhere(folder / "tb", {.id = "abc", .folder = folder / "given"}, "{}", 0, folder / "id");
   EXPECT_EQ(elsewhere.folder().parent_path(), folder / "given" / "wandb");
+}
+
+TEST(WandbRun, PartsThatBeginInOneSecondHaveFoldersOfTheirOwn) {
+  const fs::path folder = test_folder();
+  std::set<fs::path> folders;
+  for (int64_t step = 0; step < 5; ++step) {
+    const WandbRun run(folder, {.id = "abc"}, "{}", step, folder / "id");
+    folders.insert(run.folder());
+  }
+  EXPECT_EQ(folders.size(), 5U);
 }
 
 TEST(WandbRun, ARecordLongerThanABlockIsCutAndWhole) {

@@ -101,7 +101,7 @@ function fillPlot(plot) {
   const last = (curve) => [...curve.y].reverse().find((value) => value !== null);
   plot.now.textContent = plot.curves.length === 1 || (!several && !plot.spec.prefix && !plot.spec.ranks && plot.curves.length > 0) ? plain(last(plot.curves[0])) : "";
   plot.canvas.setAttribute("aria-label", `${spec.title}: ${plot.curves.map((curve) => `${curve.label} ${plain(last(curve))}`).join(", ")}`);
-  const entries = [...plot.curves.map((curve) => [curve, curve.points ? "points" : curve.dash ? "dash" : ""]), ...plot.lines.map((line) => [line, "dash"])];
+  const entries = [...plot.curves.map((curve) => [curve, curve.points ? "points" : curve.dash > 1 ? "dots" : curve.dash ? "dash" : ""]), ...plot.lines.map((line) => [line, "dash"])];
   plot.legend.replaceChildren(...(entries.length > 1 ? entries.map(([item, kind]) => make("span", {}, make("i", { class: kind, style: { borderColor: item.color, background: kind === "points" ? item.color : "" } }), item.label)) : []));
 }
 
@@ -209,9 +209,26 @@ function buildDetails() {
   if (changed) parts.push(foldable("changed", "Configuration: what differs from the defaults", changed));
   if (environment) parts.push(foldable("environment", "Environment", environment));
   runs.forEach((run, r) => {
-    if (run.config) parts.push(foldable(`config-${r}`, withName(run, "whole configuration", runs.length > 1) || "Whole configuration", make("pre", { class: "code", text: JSON.stringify(run.config, null, 2) })));
+    if (run.config) parts.push(foldable(`config-${r}`, runs.length > 1 ? withName(run, "whole configuration", true) : "Whole configuration", make("pre", { class: "code", text: JSON.stringify(run.config, null, 2) })));
   });
   $("details").replaceChildren(...parts);
+}
+
+// What the model has drawn at each validation, the latest first. Only whole PNG files get here, as data URLs.
+function imagesCard(run, steps, several) {
+  const figure = (image) => {
+    const picture = make("img", { src: image.src, alt: image.caption });
+    picture.addEventListener("load", () => picture.classList.toggle("small", picture.naturalWidth < 160));
+    return make("figure", {}, picture, make("figcaption", { text: image.caption }));
+  };
+  const rows = steps.flatMap(({ step, images }) => [make("h3", { text: `step ${grouped(step)}` }), make("div", { class: "drawn" }, ...images.filter((image) => image.src).map(figure))]);
+  return make("article", { class: "card images", "data-images": run.name }, make("h2", { text: withName(run, "Images", several) }), ...rows);
+}
+
+// `lists` has the steps of each run. Pictures are large, so the section is built again only when there are others.
+function buildImages(lists) {
+  const runs = state.data.runs;
+  $("images").replaceChildren(...runs.map((run, r) => [run, lists[r] || []]).filter(([, steps]) => steps.length > 0).map(([run, steps]) => imagesCard(run, steps, runs.length > 1)));
 }
 
 function show(data) {
@@ -223,6 +240,7 @@ function show(data) {
   $("runs").replaceChildren(...data.runs.map(buildRun));
   buildPlots();
   buildDetails();
+  if (!state.live) buildImages(data.runs.map((run) => run.images));
   $("footer").textContent = `${state.live ? "As of" : "Made by titanium report at"} ${clock(data.generated)}. Drag over a plot to zoom, double-click to see all. ▲ checkpoint, ┆ restart.`;
   document.body.dataset.ready = "true";
 }
@@ -236,6 +254,15 @@ async function fetchDetail() {
   if (answer.ok && state.zoom && state.zoom[0] === from) state.detail = await answer.json();
 }
 
+async function fetchImages(data) {
+  const drawn = JSON.stringify(data.runs.map((run) => run.images));
+  if (drawn === state.drawn) return;
+  const answer = await fetch("images.json");
+  if (!answer.ok) return;
+  buildImages(await answer.json());
+  state.drawn = drawn;
+}
+
 async function refresh() {
   const badge = $("live");
   try {
@@ -246,6 +273,7 @@ async function refresh() {
     badge.textContent = "live";
     badge.classList.remove("lost");
     show(data);
+    await fetchImages(data);
   } catch (error) {
     badge.textContent = "titanium watch does not answer";
     badge.classList.add("lost");

@@ -3,6 +3,7 @@
 // points than pixels. page.js follows in the same script.
 
 const PALETTE = ["#3b7ddd", "#e8833a", "#2ba37a", "#d6497f", "#8a63d2", "#c9a227", "#1aa3b8", "#d1495b", "#6b8e23", "#7a7f87"];
+const DASHES = [[], [5, 3], [2, 2], [8, 3, 2, 3]];  // of the curves of one run, where several runs lie over each other
 const PLOTS = [
   { id: "loss", title: "Loss", columns: ["loss"], validation: true },
   { id: "grad_norm", title: "Gradient norm", columns: ["grad_norm"] },
@@ -132,17 +133,18 @@ function curvesOf(plot) {
   const runs = state.data.runs, several = runs.length > 1, curves = [];
   runs.forEach((run, r) => {
     const source = (state.detail && state.detail.runs[r]) || run;
-    const names = plot.columns ? plot.columns.filter((name) => source.series[name]) :
+    const known = (name) => source.series[name] && source.series[name].y.some((value) => value !== null);
+    const names = plot.columns ? plot.columns.filter(known) :
       plot.ranks ? Object.keys(source.ranks) :
         Object.keys(source.series).filter((name) => name.startsWith(plot.prefix) && name.endsWith(plot.suffix || "")).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
     names.forEach((name, i) => {
       const values = plot.ranks ? source.ranks[name] : source.series[name];
       if (!values.y.some((value) => value !== null)) return;
-      const label = plot.ranks ? `rank ${name}` : plot.names ? plot.names[plot.columns.indexOf(name)] :
-        plot.prefix ? name.slice(plot.prefix.length, name.length - (plot.suffix || "").length).replace("_", " ") : plot.validation ? "training" : "";
       const single = names.length === 1;
+      const label = plot.ranks ? `rank ${name}` : plot.names ? single ? "" : plot.names[plot.columns.indexOf(name)] :
+        plot.prefix ? name.slice(plot.prefix.length, name.length - (plot.suffix || "").length).replace("_", " ") : plot.validation ? "training" : "";
       const color = PALETTE[(several ? r : single ? 0 : i) % PALETTE.length];
-      curves.push(makeCurve(run, withName(run, several && single ? "" : label, several), values, color, { dash: several && i > 0 }));
+      curves.push(makeCurve(run, withName(run, several && single ? "" : label, several), values, color, { dash: several ? i : 0 }));
     });
     if (!plot.validation) return;
     run.validation.filter((curve) => curve.x.length > 0).forEach((curve, i) => {
@@ -304,7 +306,7 @@ function drawCurves(context, plot, scale, box, view) {
   context.lineJoin = "round";
   for (const curve of plot.curves) {
     context.strokeStyle = context.fillStyle = curve.color;
-    context.setLineDash(curve.dash ? [5, 3] : []);
+    context.setLineDash(DASHES[Math.min(curve.dash || 0, DASHES.length - 1)]);
     context.lineWidth = curve.line ? 1 : 1.6;
     context.globalAlpha = curve.line ? 0.28 : 1;
     trace(context, curve, curve.y, scale, view);
@@ -388,5 +390,9 @@ let waiting = false;
 function drawAll() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { waiting = false; plots.forEach(draw); });
+  requestAnimationFrame(() => {
+    waiting = false;
+    plots.forEach(draw);
+    document.body.dataset.drawn = String(plots.length);
+  });
 }
