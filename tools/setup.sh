@@ -1,6 +1,7 @@
 # Makes a machine ready and builds Titanium. Sourced by run_train.sh and run_tests.sh:
 #
 #   titanium_setup program|test
+#   titanium_install program|test     only installs: for a layer of an image, which does not change with the sources
 #
 # `program` installs what the program needs, `test` also what the tests need. Afterwards build/titanium is up to date.
 # A stamp in build/ remembers a finished set-up, so that later calls only ask Ninja whether something changed. A second
@@ -10,6 +11,7 @@
 #   TITANIUM_TORCH_DIR   an installed torch 2.11.0 (the folder that holds lib/ and include/) to use instead of our own
 #   TITANIUM_CUDA        off: a CPU build even where there is a CUDA compiler; on: a CUDA build even where there is neither a
 #                        compiler nor a driver, as for an image (default: auto)
+#   TITANIUM_CUDA_ARCHS  compute capabilities to build kernels for, such as "90;100" (default: the preset's)
 #   TITANIUM_QUIET       not empty: says nothing but errors and what compilers say
 #   TITANIUM_PRESET      native (default), release, debug, asan or tsan
 
@@ -23,12 +25,13 @@ fail() { printf '[setup] error: %s\n' "$*" >&2; exit 1; }
 # terminal, else as a line every 10 s. Lines that match $3 (regular expression) are only counted; one that matches $4 has the total as its first
 # group. Of others, those that match $5 are left out. $1 says what is done. Tests do not wait as long: SETUP_LINE_SECONDS.
 show_progress() {
-  local label=$1 total=$2 counted=$3 totals=$4 dropped=$5 line done=0 begin=$SECONDS wait=${SETUP_LINE_SECONDS:-10} open=0 status
+  local label=$1 total=$2 counted=$3 totals=$4 dropped=$5 line part= done=0 begin=$SECONDS wait=${SETUP_LINE_SECONDS:-10} open=0 status
   local next=$((begin + wait))
   while true; do
-    line=
     if IFS= read -r -t 1 line; then status=0; else status=$?; fi
-    if [ "$status" -le 128 ] && [ "$status" -ne 0 ] && [ -z "$line" ]; then break; fi # the end, not a second without a line
+    line=$part$line part=
+    if [ "$status" -gt 128 ]; then part=$line line=; fi # a second without the end of a line
+    if [ "$status" -ne 0 ] && [ "$status" -le 128 ] && [ -z "$line" ]; then break; fi
     if [[ -n $totals && $line =~ $totals ]]; then total=${BASH_REMATCH[1]}; fi
     if [[ $line =~ $counted ]]; then
       done=$((done + 1))
@@ -128,6 +131,8 @@ find_nvcc() {
   done
 }
 
+is_debian() { grep -qx 'ID=debian' /etc/os-release; }
+
 has_gpu_driver() { [ -e /dev/nvidiactl ] || [ -e /proc/driver/nvidia/version ]; }
 
 # Folder of a torch 2.11.0 that this machine already has, or nothing.
@@ -149,12 +154,14 @@ PY
 # What makes a finished set-up stale.
 setup_key() {
   { cat "$pins_file" "$packages_file" "$TITANIUM_ROOT/tools/setup.sh"
-    echo "$1 ${TITANIUM_DEPS_DIR:-} ${TITANIUM_TORCH_DIR:-} ${TITANIUM_CUDA:-auto} ${CUDACXX:-} ${CUDA_HOME:-}"; } | sha256sum
+    echo "$1 ${TITANIUM_DEPS_DIR:-} ${TITANIUM_TORCH_DIR:-} ${TITANIUM_CUDA:-auto} ${CUDACXX:-} ${CUDA_HOME:-} ${TITANIUM_CUDA_ARCHS:-}"; } | sha256sum
 }
 
-configure() {
-  local purpose=$1 build=$2 preset=$3 torch nvcc="" venv wheel_groups=() package_groups=(program) packages
+# Installs the packages and wheels that `purpose` of the caller needs, and tells its `venv`, `torch` and `nvcc` where they are.
+install_needs() {
+  local wheel_groups=() package_groups=(program) packages
   [ "$purpose" = test ] && package_groups+=(test)
+  [ "$purpose" = test ] && is_debian && package_groups+=(browser)
   mapfile -t packages < <(for name in "${package_groups[@]}"; do group "$packages_file" "$name"; done)
   install_packages "${packages[@]}"
 
@@ -173,10 +180,19 @@ configure() {
   [ -n "$nvcc" ] && [ -z "$torch" ] && wheel_groups+=(cuda)
   [ ${#wheel_groups[@]} -eq 0 ] || install_wheels "$venv" "${wheel_groups[@]}"
   [ -n "$torch" ] || torch=$(echo "$venv"/lib/python3*/site-packages/torch)
+}
 
+titanium_install() {
+  local purpose=$1 torch nvcc="" venv
+  install_needs
+}
+
+configure() {
+  local purpose=$1 build=$2 preset=$3 torch nvcc="" venv
+  install_needs
   say "configuring $build (preset $preset, torch $torch, CUDA compiler ${nvcc:-none})"
   cmake --preset "$preset" -B "$build" -S "$TITANIUM_ROOT" -DTITANIUM_TORCH_DIR="$torch" -DTITANIUM_NVCC="$nvcc" \
-    -DTITANIUM_TESTS="$([ "$purpose" = test ] && echo ON || echo OFF)" -DTITANIUM_PYTHON="$venv/bin/python" >&2 ||
+    ${TITANIUM_CUDA_ARCHS:+-DTITANIUM_CUDA_ARCHS="$TITANIUM_CUDA_ARCHS"} -DTITANIUM_TESTS="$([ "$purpose" = test ] && echo ON || echo OFF)" -DTITANIUM_PYTHON="$venv/bin/python" >&2 ||
     fail "cmake failed; its message above says why. Removing $build and trying again starts afresh"
 }
 
