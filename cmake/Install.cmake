@@ -7,11 +7,19 @@
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # what is packed is built by name: ninja titanium
 set(share share/titanium)
 install(TARGETS titanium DESTINATION lib/titanium COMPONENT program)
+# The groups of requirements.txt that this program needs, for titanium-setup.
+set(wheel_groups program)
 if(TARGET titanium_arrow)
   install(TARGETS titanium_arrow DESTINATION lib/titanium COMPONENT program)
+  list(APPEND wheel_groups arrow)
 endif()
+if(TITANIUM_CUDA)
+  list(APPEND wheel_groups cuda)
+endif()
+list(JOIN wheel_groups " " wheel_groups)
+file(WRITE ${PROJECT_BINARY_DIR}/wheel_groups "${wheel_groups}\n")
 install(PROGRAMS packaging/titanium packaging/titanium-setup DESTINATION bin COMPONENT program)
-install(FILES packaging/find_torch.sh tools/requirements.txt LICENSE DESTINATION ${share} COMPONENT program)
+install(FILES packaging/find_torch.sh tools/requirements.txt LICENSE ${PROJECT_BINARY_DIR}/wheel_groups DESTINATION ${share} COMPONENT program)
 install(DIRECTORY configs DESTINATION ${share} COMPONENT program)
 install(DIRECTORY tests/assets DESTINATION ${share}/tests COMPONENT program)
 # Made by the program itself, which is built by then.
@@ -53,5 +61,6 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_COMPRESSION_TYPE gzip)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6, libstdc++6, python3-venv")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "ca-certificates, libcurl4")  # for addresses; loaded when used
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 include(CPack)

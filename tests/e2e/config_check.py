@@ -105,6 +105,12 @@ class ConfigCheck(unittest.TestCase):
                 self.assertEqual(estimated.returncode, 0, estimated.stderr)
                 self.assertIn("together", estimated.stdout)
 
+    def test_a_built_program_finds_its_files_from_any_folder(self):
+        with tempfile.TemporaryDirectory() as elsewhere:
+            for config in (DEBUG, "configs/flux/flux_debug.toml"):
+                checked = subprocess.run([PROGRAM, "config", "check", config], cwd=elsewhere, capture_output=True, text=True)
+                self.assertEqual((checked.returncode, checked.stderr), (0, ""))
+
     def test_files_to_fetch_are_no_fault_of_the_configuration_but_stop_training(self):
         options = ["--training.dataset=c4", "--model.hf_assets_path=./assets/hf/Qwen3-0.6B"]
         commands = ["titanium download --repo_id Qwen/Qwen3-0.6B --assets tokenizer config",

@@ -3,9 +3,12 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
+
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = os.environ["TITANIUM"]
@@ -81,6 +84,28 @@ class Data(unittest.TestCase):
             for a, b in zip(other, whole):
                 self.assertAlmostEqual(a["loss"], b["loss"], delta=2e-4)
 
+    def test_the_log_and_tensorboard_tell_the_tokens_of_each_source(self):
+        output = self.train("told", mix(self.tokens), "--training.steps=10", "--metrics.enable_tensorboard")
+        self.assertIn("Tokens by source: stories 1,920 (75.00%), tokens 640 (25.00%)", output)
+        (logs,) = {path.parent for path in (self.folder / "told").rglob("events.out.tfevents.*")}
+        scalars = EventAccumulator(str(logs)).Reload()
+        for name, tokens in (("stories", 192), ("tokens", 64)):
+            self.assertEqual([event.value for event in scalars.Scalars(f"tokens_by_source/{name}")], [tokens * step for step in range(1, 11)])
+
+    def test_weights_and_sources_may_change_at_a_resume(self):
+        options = ["--lr_scheduler.total_steps=4", "--checkpoint.enable", "--checkpoint.interval=2"]
+        self.train("changed", mix(self.tokens), *options, "--training.steps=2", "--checkpoint.no_last_save_model_only")
+        shutil.copytree(self.folder / "changed", self.folder / "changed too")
+        sources = [{"name": "stories", "dataset": "c4_test", "weight": 1}, {"name": "new", "dataset": "c4_test_validation", "weight": 1}]
+        for dump, ranks in (("changed", 1), ("changed too", 2)):
+            output = self.train(dump, "--training.sources=" + json.dumps(sources), *options, "--training.steps=4", ranks=ranks)
+            self.assertIn("Source stories: 50% of the tokens", output)
+            self.assertIn("Source new is not part of the saved data position and begins with its first record", output)
+            self.assertIn("Source tokens of the saved data position is left out after 4 samples", output)
+            self.assertEqual(self.metrics(dump)[-1]["tokens_by_source"], {"stories": (12 + 8) * 32, "new": 8 * 32})
+        for a, b in zip(self.metrics("changed"), self.metrics("changed too")):
+            self.assertAlmostEqual(a["loss"], b["loss"], delta=2e-4)
+
     def test_validation_sets_have_a_loss_each(self):
         sets = json.dumps([{"name": "held out", "dataset": "c4_test_validation"}, {"name": "seen", "dataset": "c4_test"}])
         output = self.train("sets", "--training.steps=1", "--validation.enable", f"--validation.sources={sets}",
@@ -110,6 +135,25 @@ class Data(unittest.TestCase):
         self.assertIn("100 steps of 8 samples of 128 tokens: 102,400 tokens", output)
         self.assertRegex(output, r"stories: 76,800 tokens \(75%\), epochs not known before the text is tokenised")
         self.assertRegex(output, r"tokens: 25,600 tokens \(25%\), 0\.\d+ epochs of [\d,]+ tokens")
+
+    def test_plan_and_log_tell_what_each_rank_reads(self):
+        size = sum(path.stat().st_size for path in (ROOT / CORPUS).iterdir())
+        plan = self.run_program("data", "plan", "--training.dataset=c4_test", "--ranks", "16", "--parallelism.tensor_parallel_degree=2")
+        self.assertIn(f"2,000 records; dealt by records, each of 8 ranks reads all {size:,} bytes in an epoch", plan)
+        plan = self.run_program("data", "plan", "--training.dataset=c4_test", "--training.data_striping=blocks", "--ranks", "8")
+        self.assertRegex(plan, rf"dealt by blocks of 65,536 bytes in 8 lanes \(\d+ blocks\), each of 8 ranks reads [\d,]+ to [\d,]+ of {size:,} bytes")
+        options = ["--training.data_striping=blocks", "--lr_scheduler.total_steps=4", "--checkpoint.enable", "--checkpoint.interval=2"]
+        self.assertRegex(self.train("by_blocks", *options, "--training.steps=4"), r"Dataset c4_test: dealt by blocks of 65,536 bytes in 8 lanes")
+        self.train("by_parts", *options, "--training.steps=2", "--checkpoint.no_last_save_model_only", ranks=2)
+        # A saved run goes on as it began, unless another way is asked for.
+        self.assertIn("training.data_striping asks for records. Set it to \"auto\" to go on with the saved run.",
+                      self.train("by_parts", *options, "--training.steps=4", "--training.data_striping=records", code=1))
+        output = self.train("by_parts", *options, "--training.steps=4", "--training.data_striping=auto")
+        self.assertRegex(output, r"Dataset c4_test goes on as the saved run has it: dealt by blocks of 65,536 bytes in 8 lanes")
+        for a, b in zip(self.metrics("by_parts"), self.metrics("by_blocks")):
+            self.assertAlmostEqual(a["loss"], b["loss"], delta=2e-4)
+        self.train("by_records", "--training.steps=1")
+        self.assertNotEqual(self.metrics("by_records")[0]["loss"], self.metrics("by_blocks")[0]["loss"])
 
     def test_missing_sources_are_told_together(self):
         error = self.train("missing", mix("/no/such/a", {"name": "b", "path": "/no/such/b", "weight": 1}), code=2)

@@ -45,6 +45,21 @@ class Estimate(unittest.TestCase):
         one = estimate("--model.name=deepseek_v3", "--model.flavor=16B").stdout
         self.assertNotIn("Rows of experts", one)
 
+    def test_networks_that_are_not_trained_are_counted(self):
+        def frozen(*options):
+            done = estimate("--ranks", "8", "--job.config_file", "configs/flux/flux_dev.toml", "--validation.no_enable", *options)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            table = rows(done.stdout)
+            together = table.pop("together")
+            self.assertAlmostEqual(sum(row[0] for row in table.values()), together[0], delta=0.05)
+            return table.get("frozen networks", [0])[0]
+
+        self.assertEqual([frozen(), frozen("--encoder.sharded"), frozen("--encoder.on_cpu"), frozen("--encoder.offline")], [9.26, 1.71, 0.16, 0])
+        done = estimate("--ranks", "8", "--device-gib", "35", "--job.config_file", "configs/flux/flux_dev.toml")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("; networks that are not trained take 9.26 GiB of that", done.stderr)
+        self.assertIn("or leave networks that are not trained out of it with encoder.sharded, encoder.on_cpu or encoder.offline.", done.stderr)
+
     def test_ranks_share_the_memory(self):
         options = ("--model.flavor=8B", "--training.seq_len=8192", "--training.local_batch_size=1")
         one, eight = (rows(estimate("--ranks", ranks, *options).stdout) for ranks in ("1", "8"))
@@ -58,7 +73,7 @@ class Estimate(unittest.TestCase):
         self.assertIn("but the device has 40.0 GiB", done.stderr)
 
     def test_wrong_options_are_refused(self):
-        self.assertIn("there is no option --rnks", estimate("--rnks", "3").stderr)
+        self.assertIn("was not expected: --rnks. See titanium estimate --help.", estimate("--rnks", "3").stderr)
         self.assertIn("the degrees ask for", estimate("--ranks", "3", "--parallelism.tensor_parallel_degree=2").stderr)
 
 

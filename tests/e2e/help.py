@@ -3,10 +3,14 @@
 import functools
 import os
 import pathlib
+import pty
 import re
+import select
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 PROGRAM = os.environ["TITANIUM"]
@@ -52,6 +56,14 @@ class Help(unittest.TestCase):
                 self.assertLessEqual(max(map(len, lines)), COLUMNS)
                 self.assertTrue(any(line.startswith("Usage:") for line in lines))
                 self.assertRegex(lines[-1], "^Example: .*titanium ")
+                self.assertNotRegex("\n".join(lines), r"INT:INT|:POSITIVE|Excludes|Option Group", "what CLI11 says of itself")
+                self.assertNotRegex("\n".join(lines[:-1]), r"(?m)^ {6,}\S{1,12}\n {6,}\S", "a line that was broken twice")
+
+    def test_usage_names_the_options_of_a_run_where_they_are_taken(self):
+        for path, more in {("estimate",): "[--section.key value ...]", ("data", "plan"): "[--section.key value ...]", ("launch",): "-- COMMAND ..."}.items():
+            usage = next(line for line in program(*path, "--help").splitlines() if line.startswith("Usage:"))
+            self.assertTrue(usage.endswith(f"[OPTIONS] {more}"), usage)
+        self.assertIn("Usage: titanium inspect [OPTIONS] PATH\n", program("inspect", "--help"))
 
     def test_options_of_examples_exist(self):
         for path in self.paths:
@@ -65,6 +77,12 @@ class Help(unittest.TestCase):
                 if word.startswith("--") and "." not in word:
                     self.assertIn(word, text, lines[-1])
 
+    def test_a_wrong_argument_points_to_the_help(self):
+        for name in sorted(set(self.commands) - {"config", "train", "launch"}):
+            done = subprocess.run([PROGRAM, name, "--no-such-option"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(f"See titanium {name} --help.", done.stderr)
+
     def complete(self, shell, words):
         with tempfile.TemporaryDirectory() as folder:
             script = pathlib.Path(folder) / "titanium.sh"
@@ -76,7 +94,7 @@ class Help(unittest.TestCase):
 
     def check_completion(self, shell):
         self.assertEqual(self.complete(shell, ["titanium", "est"]), ["estimate"])
-        self.assertEqual(self.complete(shell, ["titanium", "data", "p"]), ["prepare", "plan"])
+        self.assertEqual(self.complete(shell, ["titanium", "data", "p"]), ["prepare", "prepare-images", "plan"])
         self.assertIn("--text-field", self.complete(shell, ["titanium", "data", "prepare", "--te"]))
         self.assertEqual(self.complete(shell, ["titanium", "train", "--training.seq"]), ["--training.seq_len"])
         self.assertEqual(self.complete(shell, ["titanium", "train", "--activation_checkpoint.mode", "se"]), ["selective"])
@@ -89,12 +107,38 @@ class Help(unittest.TestCase):
     def test_bash_completes(self):
         self.check_completion("bash")
 
-    def test_zsh_script_is_the_same_behind_a_header(self):
+    def test_zsh_completes_sourced_and_from_its_folder_of_functions(self):
         script = program("completion", "zsh")
         self.assertTrue(script.startswith("#compdef titanium\n"))
-        self.assertTrue(script.endswith(program("completion", "bash")))
-        if shutil.which("zsh"):
-            subprocess.run(["zsh", "-f", "-n"], input=script, text=True, check=True, timeout=60)
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "_titanium").write_text(script)
+            for load in (f"source {folder}/_titanium", f"fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -D"):
+                with self.subTest(load):
+                    self.check_zsh(folder, load, {"titanium est": "titanium estimate ", "titanium train --training.seq": "titanium train --training.seq_len "})
+
+    def check_zsh(self, folder, load, completed):
+        """What a terminal shows after each of these beginnings and the key Tab."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(folder)
+            os.execvpe("zsh", ["zsh", "-f", "-i"], {**os.environ, "PS1": "> ", "TERM": "dumb", "HOME": folder})
+
+        def wait_for(text, typed):
+            os.write(terminal, typed.encode())
+            shown, end = "", time.monotonic() + 30
+            while text not in shown and time.monotonic() < end:
+                if select.select([terminal], [], [], 0.2)[0]:
+                    shown += os.read(terminal, 65536).decode(errors="replace")
+            self.assertIn(text, shown)
+
+        try:
+            wait_for("loaded 42", f"{load}; print -r loaded $((40 + 2))\n")
+            for typed, text in completed.items():
+                wait_for(text, f"\x15{typed}\t")
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(terminal)
 
     def test_the_man_page_has_every_command_and_no_warnings(self):
         page = program("man")

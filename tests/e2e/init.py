@@ -18,6 +18,7 @@ CASES = [
     (["--gpus", "1", "--gpu", "H200"], 1, 139.7, {"dtype": "bfloat16"}),
     (["--flavor", "70B", "--gpus", "64", "--gpu", "H100"], 64, 79.1, {}),
     (["--flavor", "405B", "--gpus", "512", "--gpu", "H100"], 512, 79.1, {}),
+    (["--model", "flux", "--flavor", "flux-dev", "--gpus", "8", "--gpu", "H100"], 8, 79.1, {"t5_encoder": "google/t5-v1_1-xxl", "img_size": 256}),
     (["--model", "qwen3", "--flavor", "30B-A3B", "--gpus", "16", "--gpu-memory", "80"], 16, 80, {}),
 ]
 
@@ -43,8 +44,10 @@ class Init(unittest.TestCase):
                 values = {key: value for table in tomllib.loads(text).values() for key, value in table.items()}
                 for key, value in expected.items():
                     self.assertEqual(values[key], value, key)
-                checked = program("config", "check", self.file, "--ranks", str(ranks), "--gpu-memory", str(gib))
+                advice = re.search(r"Next: titanium (config check .* --ranks \d+ --gpu-memory [\d.]+), then", made.stdout).group(1)
+                checked = program(*advice.split())
                 self.assertEqual(checked.returncode, 0, checked.stderr)
+                self.assertIn(f" on {ranks} rank", checked.stdout)
                 planned = float(re.search(r"at most ([\d.]+) GiB", checked.stdout).group(1))
                 said = re.search(r"([\d.]+) of ([\d.]+) GiB per GPU", text)
                 self.assertAlmostEqual(float(said.group(1)), planned, delta=0.06)
@@ -62,7 +65,7 @@ class Init(unittest.TestCase):
 
     def test_sentences(self):
         for args, part in [
-            (["--flavor", "405B", "--gpus", "8"], "llama3 405B with sequences of 8192 tokens does not fit on 8 GPUs of 80.0 GiB in any layout: the least was"),
+            (["--flavor", "405B", "--gpus", "8"], "llama3 405B with samples of 8192 tokens does not fit on 8 GPUs of 80.0 GiB in any layout: the least was"),
             (["--flavor", "9B"], "is not a flavor of llama3"),
             (["--model", "lama"], "lama"),
             (["--gpu", "H300"], "--gpu H300 is not a GPU whose memory is known"),

@@ -9,6 +9,7 @@ import sys
 import tarfile
 import tempfile
 import unittest
+import zipfile
 
 BUILD = pathlib.Path(os.environ["TITANIUM_BUILD"])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -21,6 +22,35 @@ RUN = ["train", "--job.config_file", "configs/llama3/debug_model_cpu.toml", "--t
 def run(*args, cwd, environment=None, **options):
     clean = {key: value for key, value in os.environ.items() if key not in ("LD_LIBRARY_PATH", "TITANIUM_TORCH_DIR", "VIRTUAL_ENV")}
     return subprocess.run([str(arg) for arg in args], cwd=cwd, capture_output=True, text=True, timeout=300, env={**clean, **(environment or {})}, **options)
+
+
+def linked_libraries(prefix):
+    return subprocess.run(["readelf", "-d", prefix / "lib/titanium/titanium"], capture_output=True, text=True, check=True).stdout
+
+
+def pins(groups):
+    """[(name, version)] of groups of tools/requirements.txt."""
+    current, found = None, []
+    for line in (ROOT / "tools" / "requirements.txt").read_text().splitlines():
+        words = line.partition("#")[0].split()
+        if words and words[0].startswith("["):
+            current = words[0].strip("[]")
+        elif words and current in groups:
+            found.append(words[0].split("=="))
+    return found
+
+
+def write_wheel(folder, name, version):
+    """A wheel of that name with a file, and torch's with what it is recognised by."""
+    module = name.replace("-", "_")
+    files = {f"{module}-{version}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+             f"{module}-{version}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+             f"{module}/version.py": f"__version__ = '{version}'\n", f"{module}/lib/lib{module}_cpu.so": ""}
+    record = f"{module}-{version}.dist-info/RECORD"
+    files[record] = "".join(f"{path},,\n" for path in [*files, record])
+    with zipfile.ZipFile(folder / f"{module}-{version}-py3-none-any.whl", "w") as archive:
+        for path, content in files.items():
+            archive.writestr(path, content)
 
 
 class Install(unittest.TestCase):
@@ -40,15 +70,20 @@ class Install(unittest.TestCase):
         self.assertEqual(trained.returncode, 0, trained.stdout + trained.stderr)
         self.assertIn("Training completed", trained.stdout)
 
+    def link_wheels(self, packages):
+        for part in ("torch", "nvidia"):
+            (packages / part).symlink_to(pathlib.Path(TORCH).parent / part)
+
     def test_the_installed_program_trains_in_any_folder(self):
         program = self.prefix / "bin" / "titanium"
         self.trains(program, {"TITANIUM_TORCH_DIR": TORCH})
         venv = self.folder / "deps" / "runtime" / "lib" / "python3.11" / "site-packages"
         venv.mkdir(parents=True)
-        for part in ("torch", "nvidia"):
-            (venv / part).symlink_to(pathlib.Path(TORCH).parent / part)
+        self.link_wheels(venv)
         version = run(program, "--version", cwd=self.elsewhere, environment={"TITANIUM_DEPS_DIR": str(self.folder / "deps")})
         self.assertIn("titanium 0.1.0 (torch 2.11", version.stdout)
+        checked = run(program, "config", "check", "configs/flux/flux_debug.toml", cwd=self.elsewhere, environment={"TITANIUM_TORCH_DIR": TORCH})
+        self.assertEqual((checked.returncode, checked.stderr), (0, ""))  # its encoders are found as well
         link = self.folder / "titanium"
         link.symlink_to(program)
         self.assertEqual(run(link, "--version", cwd=self.elsewhere, environment={"TITANIUM_TORCH_DIR": TORCH}).returncode, 0)
@@ -63,6 +98,59 @@ class Install(unittest.TestCase):
         wrong = run(program, "--version", cwd=self.elsewhere, environment={"TITANIUM_TORCH_DIR": "/nowhere"})
         self.assertEqual(wrong.returncode, 2)
         self.assertIn("TITANIUM_TORCH_DIR=/nowhere has no lib/libtorch_cpu.so.", wrong.stderr)
+
+    def test_another_version_of_torch_is_passed_over(self):
+        old = self.folder / "old" / "torch"
+        (old / "lib").mkdir(parents=True)
+        (old / "lib" / "libtorch_cpu.so").touch()
+        (old / "version.py").write_text("__version__ = '2.5.1+cpu'\n")
+        program = self.prefix / "bin" / "titanium"
+        wrong = run(program, "--version", cwd=self.elsewhere, environment={"TITANIUM_TORCH_DIR": str(old)})
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn(f"TITANIUM_TORCH_DIR={old} is not torch 2.11. Run titanium-setup and unset the variable", wrong.stderr)
+        active = self.folder / "active" / "lib" / "python3.11"
+        active.mkdir(parents=True)
+        (active / "site-packages").symlink_to(old.parent)
+        environment = {"TITANIUM_DEPS_DIR": "/nowhere", "HOME": "/nowhere", "PATH": "/bin", "VIRTUAL_ENV": str(self.folder / "active")}
+        if subprocess.run(["/bin/python3", "-c", "import torch"], capture_output=True).returncode != 0:
+            self.assertIn("no torch 2.11 was found", run(program, "--version", cwd=self.elsewhere, environment=environment).stderr)
+
+    def test_the_set_up_makes_a_venv_that_the_program_uses(self):
+        wheels, deps = self.folder / "wheels", self.folder / "set_up"
+        wheels.mkdir()
+        groups = (self.prefix / "share/titanium/wheel_groups").read_text().split()
+        self.assertEqual(groups, ["program", "arrow", *(["cuda"] if "torch_cuda" in linked_libraries(self.prefix) else [])])
+        for name, version in pins(groups):
+            write_wheel(wheels, name, version)
+        environment = {"TITANIUM_DEPS_DIR": str(deps), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull,
+                       "TITANIUM_TORCH_DIR": "/nowhere"}  # the venv has to do without
+        set_up = self.prefix / "bin" / "titanium-setup"
+        broken = run(set_up, cwd=self.elsewhere, environment=environment)  # these wheels have no libraries
+        self.assertEqual(broken.returncode, 1, broken.stdout)
+        self.assertIn(f"titanium does not start with the wheels in {deps}/runtime; the message above says why.", broken.stderr)
+        packages, = (deps / "runtime" / "lib").glob("python3*/site-packages")
+        for part in ("torch", "nvidia"):
+            shutil.rmtree(packages / part, ignore_errors=True)
+        self.link_wheels(packages)
+        done = run(set_up, cwd=self.elsewhere, environment=environment)  # again, now that they are right
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, rf"titanium 0\.1\.0 \(torch 2\.11.*\) uses {deps}/runtime\n$")
+        del environment["TITANIUM_TORCH_DIR"]
+        self.trains(self.prefix / "bin" / "titanium", environment)
+
+    def test_the_set_up_says_what_is_wrong(self):
+        set_up = self.prefix / "bin" / "titanium-setup"
+        deps = {"TITANIUM_DEPS_DIR": str(self.folder / "lost")}
+        self.assertIn(f"{self.folder}/lost/runtime", run(set_up, "--help", cwd=self.elsewhere, environment=deps).stdout)
+        argument = run(set_up, "--force", cwd=self.elsewhere, environment=deps)
+        self.assertEqual((argument.returncode, argument.stderr), (2, "titanium-setup: it takes no argument --force. titanium-setup --help says what it does.\n"))
+        nowhere = run(set_up, cwd=self.elsewhere, environment={"TITANIUM_DEPS_DIR": os.devnull})
+        self.assertEqual(nowhere.returncode, 1)
+        self.assertIn("cannot be made. Set TITANIUM_DEPS_DIR to one that can.", nowhere.stderr)
+        empty = {**deps, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.elsewhere), "PIP_CONFIG_FILE": os.devnull}
+        failed = run(set_up, cwd=self.elsewhere, environment=empty)
+        self.assertEqual(failed.returncode, 1)
+        self.assertIn("titanium-setup: pip failed; its message above says why.", failed.stderr)
 
     def test_the_manual_and_completions_are_installed(self):
         self.assertIn(".TH TITANIUM 1", (self.prefix / "share/man/man1/titanium.1").read_text())

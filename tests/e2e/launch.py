@@ -149,7 +149,7 @@ time.sleep(1); sys.exit(9)"""
 
     def test_signals_are_forwarded_and_end_the_job_without_restart(self):
         script = """
-def stop(number, frame): print("stopped", flush=True); sys.exit(0)
+def stop(number, frame): os.write(1, b"stopped\\n"); sys.exit(0)
 signal.signal(signal.SIGINT, stop)
 print("ready", flush=True); waits()"""
         for number, code, line in ((signal.SIGINT, 0, "stopped"), (signal.SIGTERM, 143, "ready")):
@@ -303,7 +303,7 @@ print("fine")"""
 
     def test_many_sigterms_are_one_request(self):
         script = """
-def stop(number, frame): print("asked", flush=True); time.sleep(1); print("saved", flush=True); sys.exit(0)
+def stop(number, frame): os.write(1, b"asked\\n"); time.sleep(1); os.write(1, b"saved\\n"); sys.exit(0)
 signal.signal(signal.SIGTERM, stop)
 print("ready", flush=True); waits()"""
         launcher = self.start(script)
@@ -314,6 +314,26 @@ print("ready", flush=True); waits()"""
             time.sleep(0.01)
         out, _ = self.end(launcher, 0)
         self.assertEqual((out.count("asked"), out.count("saved")), (1, 1), out)
+
+    def test_a_sigterm_after_a_stop_elsewhere_is_the_same_request(self):
+        asked = self.folder / "asked"
+        script = f"""
+def stop(number, frame): open({str(asked)!r}, "w"); time.sleep(0.5); sys.exit(0)
+if rank == 1: signal.signal(signal.SIGTERM, stop)
+print("ready", flush=True); waits()"""
+        first, second = nodes = self.nodes(script, 2, "--log-rank", "0,1")
+        for node in nodes:
+            while "ready" not in node.stdout.readline():
+                pass
+        first.terminate()
+        self.wait_until(asked.exists)
+        first.send_signal(signal.SIGSTOP)  # the store answers no more, so that the other launcher does not come to its end
+        self.wait_until(lambda: len(self.processes()) == 2)  # launchers without ranks
+        second.terminate()
+        time.sleep(0.2)
+        first.send_signal(signal.SIGCONT)
+        for node in nodes:
+            self.end(node, 143)
 
     def test_a_stop_gives_all_nodes_the_exit_code_that_was_asked_for(self):
         script = """

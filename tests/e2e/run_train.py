@@ -107,6 +107,15 @@ ninja() { alone; }
 titanium_setup "$@"
 """
 
+# Its parts alone, with nothing installed and nothing configured.
+PARTS = """
+set -euo pipefail
+source tools/setup.sh
+install_needs() { torch=/torch nvcc=/nvcc venv=/venv; echo "installed for $purpose"; }
+cmake() { printf '%s\n' "$@"; }
+"$@" 2>&1
+"""
+
 
 class SetUpTest(unittest.TestCase):
     def setUp(self):
@@ -140,15 +149,29 @@ class SetUpTest(unittest.TestCase):
         self.cache.write_text("TITANIUM_TESTS:BOOL=OFF\n")
         self.assertEqual(self.finish(self.start("test")), "configured for test\n")
 
+    def part(self, *words, **environment):
+        return subprocess.run(["bash", "-c", PARTS, "bash", *words], capture_output=True, text=True, cwd=self.tree, check=True,
+                              env={"PATH": "/usr/bin:/bin", "HOME": str(self.tree), **environment}).stdout.splitlines()
+
+    def test_an_image_installs_first_and_configures_later(self):
+        self.assertEqual(self.part("titanium_install", "program"), ["installed for program"])
+        words = self.part("configure", "program", "build", "release")
+        self.assertEqual((words[0], [word for word in words if "ARCHS" in word]), ("installed for program", []))
+        self.assertIn("-DTITANIUM_NVCC=/nvcc", words)
+
+    def test_compute_capabilities_are_given_and_make_an_older_set_up_stale(self):
+        self.assertIn("-DTITANIUM_CUDA_ARCHS=90;100", self.part("configure", "program", "build", "release", TITANIUM_CUDA_ARCHS="90;100"))
+        self.assertNotEqual(self.part("setup_key", "program", TITANIUM_CUDA_ARCHS="90"), self.part("setup_key", "program"))
+
     def test_what_runs_after_a_set_up_does_not_hold_the_folder(self):
         self.finish(self.start("test", after="exec flock --nonblock build/.setup.lock true"))
 
 
-# Eight steps as Ninja tells them, of which four end within three seconds; then a compiler's line.
+# Eight steps as Ninja tells them, of which four end within three seconds; then a compiler's line, whose end comes late.
 STEPS = r"""
 set -euo pipefail
 source tools/setup.sh
-{ for step in 1 2 3 4; do echo "[step of 8] Building $step"; sleep 0.7; done; echo "ninja: no work"; echo "a warning"; exit "${1:-0}"; } |
+{ for step in 1 2 3 4; do echo "[step of 8] Building $step"; sleep 0.7; done; echo "ninja: no work"; printf "a "; sleep 1.3; echo "warning"; exit "${1:-0}"; } |
   show_progress building 0 '^\[step of ' '^\[step of ([0-9]+)\]' '^ninja: ' || fail "it failed"
 """
 

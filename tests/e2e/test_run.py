@@ -34,6 +34,8 @@ class TestRun(unittest.TestCase):
         self.assertRegex(output, r"2 tests skipped.*: no GPU \(CUDA 13\)\n  Adam.A\n  Adam.B\n")
         self.skipped.write_text("Disk.Full: file systems cannot be mounted here\n")
         self.assertEqual(self.check()[0], 1 if check_test_run.may_mount() else 0)
+        self.skipped.write_text("Page.A: no chromium\n")
+        self.assertEqual(self.check()[0], 1 if check_test_run.installs_chromium() else 0)
 
     def test_a_reason_that_is_not_on_the_list_fails(self):
         self.skipped.write_text("Adam.A: not today\n")

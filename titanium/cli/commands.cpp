@@ -1,28 +1,6 @@
 #include "titanium/cli/commands.h"
 
-#include "titanium/cli/checkpoint.h"
-#include "titanium/cli/commands/train.h"
-#include "titanium/cli/completion.h"
-#include "titanium/cli/config.h"
-#include "titanium/cli/convert.h"
-#include "titanium/cli/data.h"
-#include "titanium/cli/doctor.h"
-#include "titanium/cli/download.h"
-#include "titanium/cli/estimate.h"
-#include "titanium/cli/eval.h"
-#include "titanium/cli/flight.h"
-#include "titanium/cli/generate.h"
-#include "titanium/cli/generate_image.h"
-#include "titanium/cli/init.h"
-#include "titanium/cli/inspect.h"
-#include "titanium/cli/launch.h"
-#include "titanium/cli/man.h"
-#include "titanium/cli/report.h"
-#include "titanium/cli/schedule.h"
-#include "titanium/cli/tokenize.h"
-#include "titanium/cli/tokenizer_train.h"
-#include "titanium/cli/tune.h"
-#include "titanium/cli/watch.h"
+#include <algorithm>
 
 namespace titanium::cli {
 namespace {
@@ -30,9 +8,9 @@ namespace {
 constexpr Command kCommands[] = {
     {"Begin", "init", "write a configuration that fits your GPUs, and say why", run_init},
     {"Begin", "download", "fetch weights, tokenizers and data sets from the Hugging Face hub", run_download},
-    {"Begin", "tokenizer", "learn a tokenizer from text", tokenizer, "train"},
-    {"Begin", "tokenize", "turn text lines into token ids, and back", tokenize},
-    {"Begin", "data", "inspect and prepare training data", run_data, "inspect prepare plan"},
+    {"Begin", "tokenizer", "learn a tokenizer from text", run_tokenizer, "train"},
+    {"Begin", "tokenize", "turn text lines into token ids, and back", run_tokenize},
+    {"Begin", "data", "inspect and prepare training data", run_data, "inspect prepare prepare-images plan"},
     {"Plan", "config", "show, check and explain configurations", run_config, "show check options", true},
     {"Plan", "estimate", "the memory that a run needs, without running it", run_estimate, "", true},
     {"Plan", "schedule", "draw and check pipeline schedules", run_schedule, "show"},
@@ -56,5 +34,11 @@ constexpr Command kCommands[] = {
 }  // namespace
 
 std::span<const Command> commands() { return kCommands; }
+
+bool takes_run_options(std::string_view command) {
+  if (command == "data plan" || command == "data prepare-images") return true;
+  return std::ranges::any_of(kCommands,
+                             [&](const Command& one) { return one.name == command && one.takes_run_options; });
+}
 
 }  // namespace titanium::cli

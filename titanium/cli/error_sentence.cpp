@@ -94,7 +94,7 @@ std::string sentence(const std::exception& error) {
     return fmt::format("a JSON text is damaged or has another form than expected: {}. Make the file anew.",
                        first_line(error.what()));
   }
-  const std::string text = error.what();
+  std::string text = error.what();
   if (text.starts_with("bug in Titanium")) return text;
   return fmt::format("unexpected error, a bug in Titanium: {}. Please report it with the command.", first_line(text));
 }

@@ -24,6 +24,7 @@ constexpr std::pair<std::string_view, std::string_view> kExamples[] = {
     {"data", "titanium data prepare texts/ --tokenizer my_tokenizer --out tokens"},
     {"data inspect", "titanium data inspect texts/ --json"},
     {"data plan", "titanium data plan --job.config_file run.toml"},
+    {"data prepare-images", "titanium data prepare-images --job.config_file run.toml --out encodings"},
     {"config", "titanium config check run.toml --ranks 8 --gpu H100"},
     {"estimate", "titanium estimate --job.config_file configs/llama3/llama3_8b.toml --ranks 8 --device-gib 80"},
     {"schedule", "titanium schedule show --schedule 1F1B --pp 4 --microbatches 8"},
@@ -38,7 +39,8 @@ constexpr std::pair<std::string_view, std::string_view> kExamples[] = {
     {"eval", "titanium eval --checkpoint outputs/checkpoint/step-1000 --text documents.jsonl"},
     {"convert", "titanium convert outputs/checkpoint/step-1000 weights --to hf"},
     {"inspect", "titanium inspect outputs/checkpoint/step-1000 --stats"},
-    {"generate-image", "titanium generate-image --checkpoint outputs/checkpoint --prompts prompts.txt --out images"},
+    {"generate-image", "titanium generate-image --job.config_file run.toml --checkpoint outputs/checkpoint/step-10"},
+    {"checkpoint list", "titanium checkpoint list outputs/checkpoint"},
     {"checkpoint", "titanium checkpoint verify outputs/checkpoint/step-1000"},
     {"completion", "source <(titanium completion bash)"},
     {"man", "titanium man > titanium.1 && man ./titanium.1"},
@@ -58,6 +60,7 @@ constexpr std::pair<std::string_view, std::string_view> kCommonOptions[] = {
 };
 
 std::string current_command;       // "data prepare"
+std::string_view more_usage;       // of that command, behind what its own options are
 std::string* collected = nullptr;  // where help goes instead of stdout
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -133,6 +136,8 @@ void set_help_command(const std::string& name, const Command& command, Arguments
   current_command = name;
   const std::vector<std::string> known = words_of(command.subcommands);
   if (!args.empty() && std::ranges::find(known, args[0]) != known.end()) current_command += " " + args[0];
+  more_usage = name == "launch" ? " -- COMMAND ..." : "";
+  if (takes_run_options(current_command) && more_usage.empty()) more_usage = " [--section.key value ...]";
 }
 
 void show_help(const std::string& text) {
@@ -148,7 +153,10 @@ void show_help(const std::string& text) {
       continue;
     }
     end_paragraph();
-    if (line.starts_with("Usage: ") && !line.starts_with("Usage: titanium")) line.insert(7, "titanium ");
+    if (line.starts_with("Usage: ")) {
+      if (!line.starts_with("Usage: titanium")) line.insert(7, "titanium ");
+      if (line.find("--section.key") == std::string::npos) line += more_usage;
+    }
     help += wrapped(line);
   }
   end_paragraph();

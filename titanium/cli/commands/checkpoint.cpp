@@ -1,5 +1,4 @@
-#include "titanium/cli/checkpoint.h"
-
+// titanium checkpoint: lists what a run has saved and checks it for damage.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
@@ -46,9 +45,9 @@ int run_checkpoint(Arguments args) {
   app.require_subcommand(1);
   CLI::App& command = *app.add_subcommand("verify",
                                           "Reads a checkpoint of any format and compares it with the checksums that it "
-                                          "has: those of titanium.json in what\n"
+                                          "has: those of titanium.json in what "
                                           "Titanium wrote, or torch's own. Says which they were. Prints a line for "
-                                          "everything that is missing or has changed,\n"
+                                          "everything that is missing or has changed, "
                                           "and ends with exit code 1 if there is any.");
   std::string path;
   command.add_option("DIR", path, "Checkpoint")->required();

@@ -1,5 +1,5 @@
-#include "titanium/cli/completion.h"
-
+// titanium completion bash|zsh: prints a script for the shell, with the commands, subcommands, options and values of
+// this program.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -62,8 +62,9 @@ std::string subcommand_cases() {
     if (command.name == "completion" || command.name == "config") continue;
     std::istringstream names{std::string(command.subcommands)};
     for (std::string name; names >> name;) {
-      cases += fmt::format("    \"{} {}\") words=\"{}\" run={} ;;\n", command.name, name,
-                           options_in(help_of(command, name)), name == "plan" ? 1 : 0);
+      const std::string path = fmt::format("{} {}", command.name, name);
+      cases += fmt::format("    \"{}\") words=\"{}\" run={} ;;\n", path, options_in(help_of(command, name)),
+                           takes_run_options(path) ? 1 : 0);
     }
   }
   return cases;
@@ -125,6 +126,15 @@ std::string filled(std::string text, const std::string& name, const std::string&
   return text;
 }
 
+// zsh reads bash's completions when it is told to. It sources the script, or finds it as _titanium in a folder of
+// $fpath; then it calls it at the first word to complete, and the registered function from then on.
+constexpr const char* kZshHead = R"(#compdef titanium
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -u; }
+autoload -Uz bashcompinit && bashcompinit
+)";
+constexpr const char* kZshTail = R"([[ ${funcstack[1]} != _titanium ]] || _bash_complete -o default -F _titanium_words
+)";
+
 std::string bash_script() {
   std::string names;
   for (const Command& command : commands()) names += fmt::format("{}{}", names.empty() ? "" : " ", command.name);
@@ -139,13 +149,11 @@ std::string bash_script() {
 
 int run_completion(Arguments args) {
   std::string shell;
-  CLI::App app("Prints a script that completes commands, options and values in a shell.", "titanium completion");
+  CLI::App app("Prints a script that completes commands, options and values in a shell.", "completion");
   app.add_option("shell", shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
   if (!parse_arguments(app, args)) return 0;
   std::string script = bash_script();
-  // zsh reads bash's completions when it is told to.
-  if (shell == "zsh")
-    script = "#compdef titanium\nautoload -Uz compinit bashcompinit && compinit -u && bashcompinit\n" + script;
+  if (shell == "zsh") script = kZshHead + filled(script, "_titanium", "_titanium_words") + kZshTail;
   std::fputs(script.c_str(), stdout);
   return 0;
 }

@@ -1,5 +1,4 @@
-#include "titanium/cli/config.h"
-
+// titanium config show|check|options: what a configuration resolves to, whether it is valid, what there is to set.
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
@@ -27,15 +26,13 @@ constexpr const char* kHelp =
     "Shows and checks configurations.\n\n"
     "Usage:\n"
     "  titanium config show [--job.config_file FILE] [--section.key value ...]\n"
-    "      The resolved configuration as TOML, with the source of each value: default, file and line, or command "
-    "line.\n"
+    "      The resolved configuration as TOML, with the source of each value: default, file and line, or\n"
+    "      command line.\n"
     "  titanium config check FILE [--ranks N] [--gpu NAME | --gpu-memory GIB] [--section.key value ...]\n"
-    "      Everything that titanium train would refuse before its first step and that needs no device: options, "
-    "rules,\n"
-    "      model, layout, pipeline schedule, and the files that the run reads. Exit code 0 if nothing is wrong, else "
-    "2\n"
-    "      and every problem. Tokenizers and data sets that titanium download brings may be missing: it says how to "
-    "fetch them.\n"
+    "      Everything that titanium train would refuse before its first step and that needs no device:\n"
+    "      options, rules, model, layout, pipeline schedule, and the files that the run reads. Exit\n"
+    "      code 0 if nothing is wrong, else 2 and every problem. Tokenizers and data sets that\n"
+    "      titanium download brings may be missing: it says how to fetch them.\n"
     "      --ranks N         ranks of the run (default: as few as the degrees ask for)\n"
     "      --gpu NAME        also whether the run fits into this GPU: H200, H100, A100-80G, ...\n"
     "      --gpu-memory GIB  the same for a memory of this size\n"

@@ -1,5 +1,4 @@
-#include "titanium/cli/convert.h"
-
+// titanium convert: writes weights in another format.
 #include <CLI/CLI.hpp>
 
 #include "titanium/base/error.h"
@@ -7,6 +6,7 @@
 #include "titanium/config/job_config.h"
 #include "titanium/models/convert_weights.h"
 #include "titanium/models/registry.h"
+#include "titanium/remote/url.h"
 
 namespace titanium::cli {
 namespace {
@@ -22,14 +22,16 @@ struct Options {
 const std::map<std::string, WeightsFormat> kFormats = {
     {"dcp", WeightsFormat::kDcp}, {"hf", WeightsFormat::kHuggingFace}, {"torch", WeightsFormat::kTorch}};
 
+// The last is that of a pipeline of diffusers.
 bool describes_model(const fs::path& folder) {
-  return fs::exists(folder / "config.json") || fs::exists(folder / "params.json");
+  return fs::exists(folder / "config.json") || fs::exists(folder / "params.json") ||
+         fs::exists(folder / "transformer" / "config.json");
 }
 
 // A folder with the source's sizes and tokenizer; empty where there is none.
-fs::path assets_of(const Options& options) {
+fs::path assets_of(const Options& options, const fs::path& source) {
   if (!options.assets.empty()) return options.assets;
-  const fs::path source = options.source;
+  if (remote::is_url(source.string())) return {};  // a checkpoint of ours, which is read where it is
   const fs::path folder = fs::is_directory(source) ? source : fs::absolute(source).parent_path();
   return describes_model(folder) ? folder : fs::path();
 }
@@ -40,7 +42,7 @@ std::unique_ptr<models::Model> build_model(const Options& options, const checkpo
   // Formats that know nothing of models are copied whole, unless a model is named.
   const bool has_other_names =
       source.format() == "Hugging Face weights" || source.contains("model.embed_tokens.weight");
-  const bool wanted = options.to == "hf" || has_other_names || describes_model(options.source);
+  const bool wanted = options.to == "hf" || has_other_names || describes_model(source.path());
   if (options.model_flavor.empty() && !wanted) return nullptr;
   if (options.model_flavor.empty() && (assets.empty() || !describes_model(assets))) {
     throw UsageError(
@@ -59,7 +61,7 @@ std::unique_ptr<models::Model> build_model(const Options& options, const checkpo
 
 void convert(const Options& options) {
   const auto source = checkpoint::open_weights(options.source);
-  const fs::path assets = assets_of(options);
+  const fs::path assets = assets_of(options, source->path());
   const auto model = build_model(options, *source, assets);
   models::ConvertOptions how{
       .to = kFormats.at(options.to), .model = model.get(), .assets = assets, .replace = options.force};
@@ -79,7 +81,9 @@ int run_convert(Arguments args) {
       "unless --model.flavor is given; then only that model's weights are, under its own names.",
       "convert");
   app.add_option("SRC", options.source, "What to convert")->required();
-  app.add_option("DST", options.target, "Folder (dcp, hf) or file (torch) to write; it appears when it is complete")
+  app.add_option(
+         "DST", options.target,
+         "Folder (dcp, hf) or file (torch) to write, or an address (s3://, gs://); it appears when it is complete")
       ->required();
   app.add_option("--to", options.to, "dcp, hf or torch")->required()->check(CLI::IsMember(kFormats));
   app.add_option("--model.name,--model_name", options.model_name,

@@ -1,5 +1,4 @@
-#include "titanium/cli/data.h"
-
+// titanium data: looks at training data, tokenises it, and says what a run will read.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -141,12 +140,15 @@ Action declare_prepare(CLI::App& app) {
 
 int run_data(Arguments args) {
   if (!args.empty() && args[0] == "plan") return plan_data(args.subspan(1));
+  if (!args.empty() && args[0] == "prepare-images") return prepare_image_data(args.subspan(1));
   CLI::App app("Training data.", "data");
   app.require_subcommand(1);
   CLI::App* inspect = app.add_subcommand("inspect", "Tells format, size and first records of a file or folder");
   const Action inspecting = declare_inspect(*inspect);
   CLI::App* prepare = app.add_subcommand("prepare", "Tokenises a file or folder into shards to train from");
   const Action preparing = declare_prepare(*prepare);
+  app.add_subcommand("prepare-images",
+                     "Encodes images and captions once, to train from without encoders; takes the options of a run");
   app.add_subcommand("plan", "Says what a run will read; takes the options of a run");
   if (!parse_arguments(app, args)) return 0;
   return inspect->parsed() ? inspecting() : preparing();

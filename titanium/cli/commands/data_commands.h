@@ -16,7 +16,8 @@ using Action = std::function<int()>;
 Action declare_inspect(CLI::App& app);
 Action declare_prepare(CLI::App& app);
 
-// `titanium data plan` takes the options of a run, like `train`.
+// `titanium data plan` and `prepare-images` take the options of a run, like `train`.
 int plan_data(Arguments args);
+int prepare_image_data(Arguments args);
 
 }  // namespace titanium::cli

@@ -1,40 +1,75 @@
 // titanium data plan: what a run will read.
-#include <algorithm>
+#include <CLI/CLI.hpp>
+#include <cmath>
 
-#include "titanium/base/log.h"
 #include "titanium/base/thousands.h"
+#include "titanium/cli/arguments.h"
 #include "titanium/cli/commands/data_commands.h"
-#include "titanium/cli/help.h"
-#include "titanium/config/data_sources.h"
 #include "titanium/config/load_config.h"
-#include "titanium/data/dataset_registry.h"
+#include "titanium/config/validate.h"
+#include "titanium/data/image/prepared_images.h"
 #include "titanium/data/inspection.h"
+#include "titanium/models/registry.h"
+#include "titanium/parallel/parallel_dims.h"
+#include "titanium/train/task/tasks.h"
 #include "titanium/train/task/text_data.h"
 
 namespace titanium::cli {
 namespace {
 
+constexpr const char* kDescription =
+    "Says what a run will read of each source: tokens or images, epochs, files, and the bytes of each rank. Takes the "
+    "options of a run (--job.config_file FILE, --section.key value).";
+
 struct PlannedSource {
-  std::string name;
-  std::string text_field;
-  std::filesystem::path path;
+  data::CorpusOptions corpus;
+  data::Inspection found;
+  std::optional<int64_t> size;  // tokens or images of one epoch; none: to count them would mean reading everything
 };
 
-std::vector<PlannedSource> sources_of(const config::Training& training) {
-  std::vector<PlannedSource> planned;
-  for (const auto& source : config::data_sources(training.sources, "training.sources"))
-    planned.push_back({source.name, source.text_field.value_or(training.text_field),
-                       data::locate_dataset(source.dataset.value_or(source.name), source.path).path});
-  if (planned.empty()) {
-    const data::Dataset dataset = data::locate_dataset(training.dataset, training.dataset_path);
-    planned.push_back({dataset.name, training.text_field, dataset.path});
-  }
-  return planned;
+PlannedSource plan_texts(const data::CorpusOptions& corpus) {
+  const data::ReadOptions reading{.text_field = corpus.text_field, .token_dtype = corpus.token_dtype};
+  const data::Inspection found = data::inspect(corpus.path, {.reading = reading, .samples = 0});
+  return {corpus, found, found.tokens};
 }
 
-// Samples of each source in the first `samples` of the run, by shares: the choice is exact but for a few.
-std::vector<double> samples_of(const std::vector<data::MixturePiece>& pieces, double samples) {
-  std::vector<double> counts(pieces[0].weights.size());
+PlannedSource plan_images(const data::CorpusOptions& corpus) {
+  data::Inspection found = data::inspect(corpus.path, {.reading = {.whole_samples = true}, .samples = 0});
+  if (corpus.prepared) found.records = corpus.prepared->description.samples;
+  return {corpus, found, found.records};
+}
+
+// A run and what it counts.
+struct Plan {
+  const config::Training& training;
+  int64_t readers;  // data-parallel ranks
+  std::vector<PlannedSource> sources;
+
+  bool of_images() const { return sources[0].corpus.images; }
+  const char* unit() const { return of_images() ? "images" : "tokens"; }
+  int64_t units_of_sample() const { return of_images() ? 1 : training.seq_len; }
+  int64_t batch() const {
+    return training.global_batch_size > 0 ? training.global_batch_size : training.local_batch_size * readers;
+  }
+  double samples() const { return static_cast<double>(training.steps) * static_cast<double>(batch()); }
+};
+
+Plan plan_of(const JobConfig& config, int64_t readers) {
+  Plan plan{.training = config.training, .readers = readers, .sources = {}};
+  const train::TaskSpec& task = train::find_task(models::find_model(config.model.name).training.task);
+  for (const data::CorpusOptions& corpus : task.training_corpora(config, readers))
+    plan.sources.push_back(corpus.images ? plan_images(corpus) : plan_texts(corpus));
+  return plan;
+}
+
+// Samples of each source in the run, by shares: the choice is exact but for a few.
+std::vector<double> samples_by_source(const Plan& plan) {
+  if (plan.training.sources.empty()) return {plan.samples()};
+  std::vector<int64_t> sizes;
+  for (const PlannedSource& source : plan.sources) sizes.push_back(source.found.bytes);
+  const std::vector<data::MixturePiece> pieces = train::mixture_pieces(plan.training, sizes, plan.batch());
+  const double samples = plan.samples();
+  std::vector<double> counts(sizes.size());
   for (size_t i = 0; i < pieces.size(); ++i) {
     const double begin = std::min(static_cast<double>(pieces[i].first), samples);
     const double end = i + 1 < pieces.size() ? std::min(static_cast<double>(pieces[i + 1].first), samples) : samples;
@@ -45,51 +80,68 @@ std::vector<double> samples_of(const std::vector<data::MixturePiece>& pieces, do
   return counts;
 }
 
-std::string number(double value) { return with_thousands_separators(static_cast<int64_t>(value + 0.5)); }
+std::string number(double value) { return with_thousands_separators(std::llround(value)); }
+
+std::string epochs_of(const Plan& plan, const PlannedSource& source, double units) {
+  if (source.size)
+    return fmt::format("{:.3g} epochs of {} {}", units / static_cast<double>(*source.size),
+                       with_thousands_separators(*source.size), plan.unit());
+  return plan.of_images() ? "epochs not known before the archives are read (titanium data inspect --all counts images)"
+                          : "epochs not known before the text is tokenised";
+}
+
+void print(const Plan& plan, const PlannedSource& source, double samples) {
+  const data::Inspection& found = source.found;
+  const double units = samples * static_cast<double>(plan.units_of_sample());
+  fmt::print("{}: {} {} ({:.3g}%), {}\n", source.corpus.name, number(units), plan.unit(),
+             100 * samples / plan.samples(), epochs_of(plan, source, units));
+  const data::ReadingPlan reading = data::Corpus(source.corpus, nullptr).reading_plan();
+  fmt::print("  {}: {} files, {} bytes{}; {}\n", source.corpus.path.string(), with_thousands_separators(found.files),
+             with_thousands_separators(found.bytes),
+             found.records ? fmt::format(", {} records", with_thousands_separators(*found.records)) : "",
+             data::describe(reading, source.corpus.ranks));
+}
+
+void print_run(const Plan& plan) {
+  const config::Training& training = plan.training;
+  const std::string steps = with_thousands_separators(training.steps);
+  if (plan.of_images()) {
+    fmt::print("{} steps of {} images: {} images, {} for each of {} data-parallel ranks\n", steps, plan.batch(),
+               number(plan.samples()), number(plan.samples() / static_cast<double>(plan.readers)), plan.readers);
+  } else {
+    fmt::print("{} steps of {} samples of {} tokens: {} tokens\n", steps, plan.batch(), training.seq_len,
+               number(plan.samples() * static_cast<double>(training.seq_len)));
+  }
+}
+
+void print_remarks(const Plan& plan) {
+  const config::Training& training = plan.training;
+  if (plan.of_images() && !plan.sources[0].corpus.prepared)
+    fmt::print(
+        "Images with a side below training.img_size = {} are skipped when they are read; each makes an epoch "
+        "shorter.\n",
+        training.img_size);
+  if (training.global_batch_size <= 0)
+    fmt::print("training.global_batch_size is not set, so a step has {} samples of each of {} data-parallel ranks.\n",
+               training.local_batch_size, plan.readers);
+}
 
 }  // namespace
 
 int plan_data(Arguments args) {
-  if (std::ranges::any_of(args, [](const std::string& arg) { return arg == "--help" || arg == "-h"; })) {
-    show_help(
-        "Says what a run will read of each source: tokens, epochs, files.\n"
-        "Usage: titanium data plan [--job.config_file FILE] [--section.key value ...]\n");
-    return 0;
-  }
-  const JobConfig config = config::load_config(args).config;
-  const config::Training& training = config.training;
-  const std::vector<PlannedSource> sources = sources_of(training);
-  std::vector<data::Inspection> found;
-  std::vector<int64_t> sizes;
-  for (const PlannedSource& source : sources) {
-    found.push_back(data::inspect(
-        source.path,
-        {.reading = {.text_field = source.text_field, .token_dtype = training.token_dtype}, .samples = 0}));
-    sizes.push_back(found.back().bytes);
-  }
-  const int64_t batch = training.global_batch_size > 0 ? training.global_batch_size : training.local_batch_size;
-  const std::vector<data::MixturePiece> pieces = training.sources.empty()
-                                                     ? std::vector<data::MixturePiece>{{.weights = {1}}}
-                                                     : train::mixture_pieces(training, sizes, batch);
-  const double samples = static_cast<double>(training.steps) * static_cast<double>(batch);
-  const std::vector<double> counts = samples_of(pieces, samples);
-  fmt::print("{} steps of {} samples of {} tokens: {} tokens\n", with_thousands_separators(training.steps), batch,
-             training.seq_len, number(samples * static_cast<double>(training.seq_len)));
-  for (size_t k = 0; k < sources.size(); ++k) {
-    const double tokens = counts[k] * static_cast<double>(training.seq_len);
-    const data::Inspection& source = found[k];
-    const bool indexed = source.tokens.has_value();
-    fmt::print("{}: {} tokens ({:.3g}%), {}\n", sources[k].name, number(tokens), 100 * counts[k] / samples,
-               source.tokens ? fmt::format("{:.3g} epochs of {} tokens", tokens / static_cast<double>(*source.tokens),
-                                           with_thousands_separators(*source.tokens))
-                             : "epochs not known before the text is tokenised");
-    fmt::print("  {}: {} files, {} bytes{}; a rank reads {}\n", sources[k].path.string(),
-               with_thousands_separators(source.files), with_thousands_separators(source.bytes),
-               source.records ? fmt::format(", {} records", with_thousands_separators(*source.records)) : "",
-               indexed ? "its share of an epoch" : "all of an epoch and keeps its share");
-  }
-  if (training.global_batch_size <= 0)
-    fmt::print("training.global_batch_size is not set: with R data-parallel ranks all numbers are R times as large.\n");
+  int64_t ranks = 0;
+  CLI::App app(kDescription, "titanium data plan");
+  app.allow_extras();
+  app.add_option("--ranks", ranks, "Ranks of the run (default: as few as the degrees ask for)")
+      ->check(CLI::PositiveNumber);
+  if (!parse_arguments(app, args)) return 0;
+  const JobConfig config = config::load_config(app.remaining()).config;
+  if (ranks == 0) ranks = config::fewest_ranks(config.parallelism);
+  const Plan plan = plan_of(config, parallel::parallel_dims(config.parallelism, ranks).batch());
+  const std::vector<double> samples = samples_by_source(plan);
+  print_run(plan);
+  for (size_t k = 0; k < samples.size(); ++k) print(plan, plan.sources[k], samples[k]);
+  print_remarks(plan);
   return 0;
 }
 

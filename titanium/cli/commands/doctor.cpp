@@ -1,4 +1,5 @@
-#include "titanium/cli/doctor.h"
+// titanium doctor: looks at what a run depends on, before it starts.
+#include "titanium/doctor/doctor.h"
 
 #include <unistd.h>
 
@@ -9,7 +10,6 @@
 #include "titanium/base/file.h"
 #include "titanium/cli/arguments.h"
 #include "titanium/cli/commands/train.h"
-#include "titanium/doctor/doctor.h"
 
 namespace titanium::cli {
 namespace {
@@ -74,7 +74,7 @@ int run_doctor(Arguments args) {
   const auto then = std::ranges::find(args, "--then");
   const Arguments command = then == args.end() ? Arguments() : Arguments(then + 1, args.end());
   Request request;
-  CLI::App app(kDescription, "titanium doctor");
+  CLI::App app(kDescription, "doctor");
   app.allow_extras();
   declare_options(app, request);
   app.add_option("--then",

@@ -1,5 +1,4 @@
-#include "titanium/cli/download.h"
-
+// titanium download: fetches files of a repository of the Hugging Face hub.
 #include <fnmatch.h>
 
 #include <CLI/CLI.hpp>

@@ -1,5 +1,4 @@
-#include "titanium/cli/estimate.h"
-
+// titanium estimate: the memory that a run needs.
 #include <CLI/CLI.hpp>
 
 #include "titanium/cli/arguments.h"
@@ -27,6 +26,7 @@ constexpr Row kRows[] = {
     {"gradients", &train::MemoryPlan::gradients},
     {"optimizer states", &train::MemoryPlan::optimizer},
     {"communication", &train::MemoryPlan::communication},
+    {"frozen networks", &train::MemoryPlan::frozen},
     {"activations", &train::MemoryPlan::activations},
     {"working memory", &train::MemoryPlan::working},
 };
@@ -44,7 +44,10 @@ void print(const std::vector<train::ModelPlan>& plans, const JobConfig& config, 
       fmt::print(" {:>8.2f}", static_cast<double>(bytes_of(plan.memory)) / kGiB);
     fmt::print("\n");
   };
-  for (const Row& row : kRows) line(row.name, [&](const train::MemoryPlan& plan) { return plan.*row.bytes; });
+  for (const Row& row : kRows) {
+    if (row.bytes == &train::MemoryPlan::frozen && plans[0].memory.frozen == 0) continue;
+    line(row.name, [&](const train::MemoryPlan& plan) { return plan.*row.bytes; });
+  }
   line("gradients in freed room", [](const train::MemoryPlan& plan) { return -plan.shared; });
   line("together", [](const train::MemoryPlan& plan) { return plan.total(); });
   if (plans[0].dims.ep == 1) return;
@@ -59,7 +62,7 @@ void print(const std::vector<train::ModelPlan>& plans, const JobConfig& config, 
 int run_estimate(Arguments args) {
   int64_t ranks = 0;
   double device_gib = 0;
-  CLI::App app(kDescription, "titanium estimate");
+  CLI::App app(kDescription, "estimate");
   app.allow_extras();
   app.add_option("--ranks", ranks, "Ranks of the run (default: as few as the degrees ask for)")
       ->check(CLI::PositiveNumber);

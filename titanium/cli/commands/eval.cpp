@@ -1,5 +1,4 @@
-#include "titanium/cli/eval.h"
-
+// titanium eval: the loss of a checkpoint.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -104,7 +103,7 @@ int run_eval(Arguments args) {
   app.add_option("--checkpoint", options.checkpoint,
                  "Distributed checkpoint, Hugging Face weights, torch.save file or Meta's shards")
       ->required();
-  CLI::Option_group& input = *app.add_option_group("input");
+  CLI::Option_group& input = *app.add_option_group("input", "One of these");
   input.add_option("--text", options.text, "JSON lines or text: each document with BOS and EOS is a sequence");
   input.add_option("--tokens", options.tokens, "JSON file: an array of arrays of token ids");
   input.require_option(1);

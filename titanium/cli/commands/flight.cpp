@@ -1,5 +1,4 @@
-#include "titanium/cli/flight.h"
-
+// titanium flight analyze: who is to blame when a job has hung.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,7 +10,7 @@
 namespace titanium::cli {
 
 int run_flight(Arguments args) {
-  CLI::App app("What the flight recorders of a job's ranks say.", "titanium flight");
+  CLI::App app("What the flight recorders of a job's ranks say.", "flight");
   app.require_subcommand(1);
   CLI::App& analyze = *app.add_subcommand("analyze", "Name the rank that is to blame, in one sentence");
   std::string folder, prefix = "rank_";

@@ -1,4 +1,5 @@
-#include "titanium/cli/generate.h"
+// titanium generate: continues a text with a checkpoint.
+#include "titanium/train/inference/generate.h"
 
 #include <CLI/CLI.hpp>
 #include <cmath>
@@ -7,7 +8,6 @@
 #include "titanium/base/error.h"
 #include "titanium/cli/arguments.h"
 #include "titanium/data/tokenizer.h"
-#include "titanium/train/inference/generate.h"
 #include "titanium/train/inference/load_model.h"
 
 namespace titanium::cli {

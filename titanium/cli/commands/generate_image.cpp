@@ -1,5 +1,4 @@
-#include "titanium/cli/generate_image.h"
-
+// titanium generate-image: draws images for prompts with a checkpoint.
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
@@ -37,13 +36,13 @@ Options defaults_of(const JobConfig& config) {
           .guidance = validation.enable_classifier_free_guidance ? validation.classifier_free_guidance_scale : 0};
 }
 
+void require(bool good, const char* name, auto value, const std::string& expectation) {
+  if (!good) throw UsageError(fmt::format("generate-image: --{} {} should be {}.", name, value, expectation));
+}
+
 void check(const Options& options) {
-  const auto require = [](bool good, const char* name, auto value, const char* expectation) {
-    if (!good) throw UsageError(fmt::format("generate-image: --{} {} should be {}.", name, value, expectation));
-  };
   require(options.steps >= 1, "steps", options.steps, "at least 1");
   require(options.batch >= 1, "batch", options.batch, "at least 1");
-  require(options.pixels >= 16 && options.pixels % 16 == 0, "size", options.pixels, "a multiple of 16");
   require(std::isfinite(options.guidance) && options.guidance >= 0, "guidance", options.guidance,
           "a number from 0 (none) upwards");
 }
@@ -60,34 +59,43 @@ std::vector<std::string> read_prompts(const std::string& file) {
   return prompts;
 }
 
-train::DrawnCaptions captions_of(const std::vector<data::CaptionEncoder>& encoders,
-                                 const std::vector<std::string>& prompts, size_t first, size_t count) {
-  train::DrawnCaptions captions;
+// Tokens of captions, for each encoder.
+std::vector<std::vector<int32_t>> tokens_of(const std::vector<data::CaptionEncoder>& encoders,
+                                            std::span<const std::string> captions) {
+  std::vector<std::vector<int32_t>> all;
   for (const data::CaptionEncoder& encoder : encoders) {
-    std::vector<int32_t>& tokens = captions.tokens.emplace_back();
-    for (size_t i = first; i < first + count; ++i) {
-      const std::vector<int32_t> ids = encoder(prompts[i]);
+    std::vector<int32_t>& tokens = all.emplace_back();
+    for (const std::string& caption : captions) {
+      const std::vector<int32_t> ids = encoder(caption);
       tokens.insert(tokens.end(), ids.begin(), ids.end());
     }
-    captions.empty_tokens.push_back(encoder(""));
   }
-  for (size_t i = first; i < first + count; ++i) captions.numbers.push_back(static_cast<int64_t>(i));
-  return captions;
+  return all;
 }
 
 void generate(const train::CheckpointRun& run, const Options& options) {
-  const std::vector<std::string> prompts = read_prompts(options.prompts);
   const Device device = parse_device(run.config.training.device, /*local_rank=*/0);
-  const auto captions = train::caption_encoders(run.config);
   const auto loaded = train::load_any_model(run, device);
   models::ImageModel& model = models::as_image_model(*loaded);
+  const int64_t patch = model.patch_pixels();
+  require(options.pixels >= patch && options.pixels % patch == 0, "size", options.pixels,
+          fmt::format("a multiple of {}", patch));
+  const std::vector<std::string> prompts = read_prompts(options.prompts);
+  const auto captions = train::caption_encoders(run.config);
   const train::ImageEncoders encoders = train::load_image_encoders(run.config, model, device);
   train::DrawOptions draw{.pixels = options.pixels, .steps = options.steps, .guidance = {}, .seed = options.seed};
   if (options.guidance > 0) draw.guidance = options.guidance;
+  const auto encode = [&](std::span<const std::string> texts) {
+    return train::encode_captions(encoders, tokens_of(captions, texts), std::ssize(texts), device);
+  };
+  const std::string nothing;
+  const train::EncodedCaptions empty = encode({&nothing, 1});
   for (size_t first = 0; first < prompts.size(); first += static_cast<size_t>(options.batch)) {
     const size_t count = std::min(static_cast<size_t>(options.batch), prompts.size() - first);
-    const Tensor images =
-        train::draw_images(model, encoders, captions_of(captions, prompts, first, count), draw, device);
+    train::DrawnCaptions drawn{
+        .captions = encode(std::span(prompts).subspan(first, count)), .empty = empty, .numbers = {}};
+    for (size_t i = first; i < first + count; ++i) drawn.numbers.push_back(static_cast<int64_t>(i));
+    const Tensor images = train::draw_images(model, *encoders.autoencoder, drawn, draw, device);
     for (size_t i = 0; i < count; ++i) {
       const auto path = std::filesystem::path(options.out) / fmt::format("image_prompt{}.png", first + i);
       train::write_image(path, images[static_cast<int64_t>(i)], prompts[first + i]);

@@ -1,5 +1,4 @@
-#include "titanium/cli/init.h"
-
+// titanium init: writes a configuration that fits the GPUs that are named, with the reason for each choice.
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
@@ -29,7 +28,7 @@ bool read_arguments(Arguments args, InitArguments& init) {
       "Writes a commented configuration for a model on GPUs that need not be here. Layout, precision, recomputation "
       "and "
       "batch are the first choice that fits by the memory plan; each comes with its reason.",
-      "titanium init");
+      "init");
   app.add_option("--model", init.run.model, "Family of the model")->capture_default_str();
   app.add_option("--flavor", init.run.flavor, "Size of the model")->capture_default_str();
   app.add_option("--gpus", init.run.gpus, "GPUs of the whole run")
@@ -43,7 +42,9 @@ bool read_arguments(Arguments args, InitArguments& init) {
       ->check(CLI::PositiveNumber)
       ->excludes(gpu)
       ->capture_default_str();
-  app.add_option("--seq-len", init.run.seq_len, "Tokens per sample")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--seq-len", init.run.seq_len, "Tokens per sample of a text")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--tokenizer", init.tokenizer, "Folder or hf:// address (default: the bundled sample)");
   app.add_option("--data", init.data, "File, folder or address of texts (default: the bundled sample)");
   app.add_option("--out", init.out, "The file to write")->capture_default_str();
@@ -60,30 +61,42 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-std::string data_lines(const InitArguments& args) {
+std::string data_lines(const InitArguments& args, const config::Training& training) {
   if (args.data.empty()) {
-    return "dataset = \"c4_test\"              # the bundled sample; for your own texts: dataset_path = \"FOLDER\"\n";
+    const std::string name = fmt::format("dataset = \"{}\"", training.dataset);
+    return fmt::format("{:<33}# the bundled sample; for your own {}: dataset_path = \"FOLDER\"\n", name,
+                       draws_images(args.run) ? "archives" : "texts");
   }
   return fmt::format("dataset = \"own\"                  # only a label beside dataset_path\ndataset_path = {}\n",
                      quoted(args.data));
 }
 
-std::string model_lines(const InitArguments& args) {
+std::string encoder_lines(const config::Encoder& encoder) {
+  return fmt::format(
+      "\n[encoder]\n# These come from the Hugging Face hub when the run starts.\nt5_encoder = {}\nclip_encoder = {}\n"
+      "# titanium download --repo_id black-forest-labs/FLUX.1-dev --additional_patterns ae.safetensors\n"
+      "autoencoder_path = \"./assets/hf/FLUX.1-dev/ae.safetensors\"\n",
+      quoted(encoder.t5_encoder), quoted(encoder.clip_encoder));
+}
+
+std::string model_lines(const InitArguments& args, const JobConfig& config) {
+  const std::string head =
+      fmt::format("[model]\nname = {}\nflavor = {}\n", quoted(args.run.model), quoted(args.run.flavor));
+  if (draws_images(args.run)) return head + encoder_lines(config.encoder);
   const std::string note =
       args.tokenizer.empty()
           ? "# The bundled sample tokenizer. For the model's own: titanium download --repo_id OWNER/NAME --assets "
             "tokenizer config\n# and hf_assets_path = \"./assets/hf/NAME\".\n"
           : "";
-  return fmt::format("[model]\nname = {}\nflavor = {}\n{}hf_assets_path = {}\n", quoted(args.run.model),
-                     quoted(args.run.flavor), note,
-                     quoted(args.tokenizer.empty() ? JobConfig{}.model.hf_assets_path : args.tokenizer));
+  return fmt::format("{}{}hf_assets_path = {}\n", head, note,
+                     quoted(args.tokenizer.empty() ? config.model.hf_assets_path : args.tokenizer));
 }
 
 std::string layout_lines(const train::Proposal& proposal) {
   const config::Parallelism& degrees = proposal.config.parallelism;
-  std::string text =
-      fmt::format("# {}.\n[parallelism]\ndata_parallel_shard_degree = -1   # all ranks that the other degrees leave\n",
-                  proposal.why_layout);
+  std::string text = fmt::format(
+      "# Layout: {}.\n[parallelism]\ndata_parallel_shard_degree = -1   # all ranks that the other degrees leave\n",
+      proposal.why_layout);
   text += fmt::format("tensor_parallel_degree = {}\npipeline_parallel_degree = {}\n", degrees.tensor_parallel_degree,
                       degrees.pipeline_parallel_degree);
   if (degrees.pipeline_parallel_degree > 1)
@@ -115,17 +128,23 @@ std::string to_file(const InitArguments& args, const train::Proposal& proposal) 
       "# titanium config options explains every option.\n\n",
       args.run.model, args.run.flavor, proposal.parameters / 1e9, args.run.gpus, args.run.gpus == 1 ? "" : "s",
       summary(args, proposal), command_line(args));
-  text += fmt::format("[job]\ndescription = {}\ndump_folder = \"./outputs\"\n\n",
+  const bool images = draws_images(args.run);
+  text += fmt::format("[job]\n{}description = {}\ndump_folder = \"./outputs\"\n\n",
+                      images ? "custom_config_module = \"torchtitan.models.flux.job_config\"\n" : "",
                       quoted(args.run.model + " " + args.run.flavor));
-  text += model_lines(args);
-  text +=
-      "\n[optimizer]\nname = \"AdamW\"\nlr = 3e-4                        # the published rate of models of 8B; smaller "
-      "models "
-      "take more\n\n[lr_scheduler]\nwarmup_steps = 200\ndecay_type = \"cosine\"\nmin_lr_factor = 0.1\n\n";
+  text += model_lines(args, config);
+  text += fmt::format("\n[optimizer]\nname = \"AdamW\"\n{}\n",
+                      images ? "lr = 1e-4                        # that of torchtitan's files\n"
+                             : "lr = 3e-4                        # the published rate of models of 8B; smaller models "
+                               "take more\n");
+  text += "[lr_scheduler]\nwarmup_steps = 200\ndecay_type = \"cosine\"\nmin_lr_factor = 0.1\n\n";
   text += fmt::format(
-      "[training]\n{}seq_len = {}\n# {}.\nlocal_batch_size = {}\n# {}.\ndtype = {}\nmax_norm = 1.0\nsteps = 1000\n\n",
-      data_lines(args), config.training.seq_len, proposal.why_batch, config.training.local_batch_size,
-      proposal.why_precision, quoted(config.training.dtype));
+      "[training]\n{}{}\n# Batch: {}.\nlocal_batch_size = {}\n# Precision: {}.\ndtype = {}\nmax_norm = 1.0\nsteps = "
+      "1000\n\n",
+      data_lines(args, config.training),
+      images ? fmt::format("img_size = {}\nclassifier_free_guidance_prob = 0.447", config.training.img_size)
+             : fmt::format("seq_len = {}", config.training.seq_len),
+      proposal.why_batch, config.training.local_batch_size, proposal.why_precision, quoted(config.training.dtype));
   text += layout_lines(proposal);
   text += fmt::format("\n# Recomputation: {}.\n[activation_checkpoint]\nmode = {}\n{}\n", proposal.why_recomputation,
                       quoted(config.activation_checkpoint.mode),
@@ -148,13 +167,12 @@ int run_init(Arguments args) {
   const train::Proposal proposal = train::propose_run(init.run);
   write_file_atomically(init.out, to_file(init, proposal));
   fmt::print(
-      "{}: {} {} on {} GPU{}, {}\n  layout: {}; {}\n  precision: {}\n  recomputation: {}: {}\n  batch: {} samples of "
-      "{} tokens per "
-      "rank: {}\nNext: titanium config check {}, then {}\n",
+      "{}: {} {} on {} GPU{}, {}\n  layout: {}; {}\n  precision: {}\n  recomputation: {}: {}\n  batch: {} {} per rank: "
+      "{}\nNext: titanium config check {} --ranks {} --gpu-memory {:.4g}, then {}\n",
       init.out, init.run.model, init.run.flavor, init.run.gpus, init.run.gpus == 1 ? "" : "s", summary(init, proposal),
       proposal.layout, proposal.why_layout, proposal.why_precision, proposal.config.activation_checkpoint.mode,
-      proposal.why_recomputation, proposal.config.training.local_batch_size, init.run.seq_len, proposal.why_batch,
-      init.out, command_line(init));
+      proposal.why_recomputation, proposal.config.training.local_batch_size, proposal.samples, proposal.why_batch,
+      init.out, init.run.gpus, static_cast<double>(init.run.gpu_bytes) / kGiB, command_line(init));
   return 0;
 }
 

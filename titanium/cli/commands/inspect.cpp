@@ -1,5 +1,4 @@
-#include "titanium/cli/inspect.h"
-
+// titanium inspect: lists what is in a checkpoint.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -47,7 +46,7 @@ Json step_of(const WeightsSource& source) {
   const auto names = source.values();
   if (std::ranges::find(names, "train_state.step") != names.end()) {
     const auto value = source.value("train_state.step");
-    if (value.kind() == checkpoint::PickleValue::Kind::integer) return value.as_int();
+    if (value.kind() == checkpoint::PickleValue::Kind::kInteger) return value.as_int();
   }
   if (const auto found = source.tensors().find("train_state.step"); found != source.tensors().end()) {
     return static_cast<int64_t>(checkpoint::stats_of(source, "train_state.step").max);

@@ -1,5 +1,4 @@
-#include "titanium/cli/launch.h"
-
+// titanium launch: starts the processes of a job on this node.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

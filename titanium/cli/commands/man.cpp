@@ -1,5 +1,4 @@
-#include "titanium/cli/man.h"
-
+// titanium man: prints the manual page, made from the help of every command.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -20,7 +19,7 @@ titanium \- pre\-train large generative models
 .I command
 .RI [ arguments ]
 .SH DESCRIPTION
-Titanium trains large language models on CPUs and NVIDIA GPUs. It reads the TOML files and options of torchtitan, and the
+Titanium trains large models of texts and images on CPUs and NVIDIA GPUs. It reads the TOML files and options of torchtitan, and the
 tokenizers and weights of Hugging Face. Every command explains itself with
 .BR \-\-help .
 )";
@@ -82,7 +81,7 @@ std::string section(const std::string& title, const std::string& help) {
 }  // namespace
 
 int run_man(Arguments args) {
-  CLI::App app("Prints the manual page of all commands, for man.", "titanium man");
+  CLI::App app("Prints the manual page of all commands, for man.", "man");
   if (!parse_arguments(app, args)) return 0;
   std::string page = kHead;
   std::string_view group;
@@ -98,7 +97,7 @@ int run_man(Arguments args) {
     if (name == "config" || name == "completion") continue;  // their help has all of it
     std::istringstream subcommands{std::string(command.subcommands)};
     for (std::string word; subcommands >> word;)
-      page += section("titanium " + name + " " + word, help_of(command, word));
+      page += section(fmt::format("titanium {} {}", name, word), help_of(command, word));
   }
   std::fputs((page + kTail).c_str(), stdout);
   return 0;

@@ -1,5 +1,4 @@
-#include "titanium/cli/report.h"
-
+// titanium report: writes a page with the plots of runs.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 

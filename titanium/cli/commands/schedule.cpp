@@ -1,5 +1,4 @@
-#include "titanium/cli/schedule.h"
-
+// titanium schedule show: the table of a pipeline schedule as text and picture.
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>

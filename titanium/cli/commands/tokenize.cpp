@@ -1,5 +1,4 @@
-#include "titanium/cli/tokenize.h"
-
+// titanium tokenize: text lines to token ids, and back.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,7 +85,7 @@ std::unique_ptr<Progress> progress_of_input() {
 
 }  // namespace
 
-int tokenize(Arguments args) {
+int run_tokenize(Arguments args) {
   Options options;
   CLI::App app("Reads text lines from stdin and writes one JSON array of token ids per line, or the other way round.",
                "tokenize");

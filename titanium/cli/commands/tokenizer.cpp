@@ -1,14 +1,14 @@
+// titanium tokenizer train: learns a tokenizer from text.
 #include <CLI/CLI.hpp>
 #include <optional>
 
 #include "titanium/base/progress.h"
 #include "titanium/cli/arguments.h"
-#include "titanium/cli/tokenizer_train.h"
 #include "titanium/data/tokenizer/training/tokenizer_training.h"
 
 namespace titanium::cli {
 
-int tokenizer(Arguments args) {
+int run_tokenizer(Arguments args) {
   std::vector<std::string> inputs;
   std::string out;
   data::TokenizerTraining training;

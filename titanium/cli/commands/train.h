@@ -1,12 +1,11 @@
-// titanium train
+// What other commands share with titanium train.
 #pragma once
 
+#include <string>
+
 #include "titanium/base/log.h"
-#include "titanium/cli/commands.h"
 
 namespace titanium::cli {
-
-int run_train(Arguments args);
 
 // The log goes to stdout if this rank's output is shown.
 void show_log(LogFormat format = LogFormat::kText);

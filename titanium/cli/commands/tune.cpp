@@ -1,5 +1,4 @@
-#include "titanium/cli/tune.h"
-
+// titanium tune: finds the fastest algorithm for each GEMM of a model on this GPU.
 #include <CLI/CLI.hpp>
 
 #include "titanium/base/error.h"
@@ -50,7 +49,7 @@ void print(const std::vector<ops::GemmTrial>& trials) {
 
 int run_tune(Arguments args) {
   int64_t steps = 10;
-  CLI::App app(kDescription, "titanium tune");
+  CLI::App app(kDescription, "tune");
   app.allow_extras();
   app.add_option("--steps", steps, "Training steps")->check(CLI::PositiveNumber)->capture_default_str();
   if (!parse_arguments(app, args)) return 0;

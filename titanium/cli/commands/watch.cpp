@@ -1,5 +1,4 @@
-#include "titanium/cli/watch.h"
-
+// titanium watch: shows a run while it goes on, in a browser or a terminal.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -42,9 +41,14 @@ double step_of(const observe::HttpRequest& request, const char* key, double othe
 
 observe::HttpResponse answer(const Runs& runs, const observe::HttpRequest& request) {
   if (request.path == "/") return {.type = "text/html; charset=utf-8", .body = observe::make_page("")};
-  if (request.path != "/data.json") return {.status = 404, .body = "There is only / and /data.json.\n"};
+  const bool images_alone = request.path == "/images.json";
+  if (request.path != "/data.json" && !images_alone) {
+    return {.status = 404, .body = "There is only /, /data.json and /images.json.\n"};
+  }
   for (const auto& run : runs) run->refresh();
   observe::PageOptions options;
+  if (images_alone) return {.type = "application/json", .body = observe::image_data(runs, options)};
+  options.image_bytes = 0;  // the page asks again and again, and for images when there are more
   options.from = step_of(request, "from", options.from);
   options.to = step_of(request, "to", options.to);
   return {.type = "application/json", .body = observe::page_data(runs, options)};
