@@ -16,7 +16,7 @@
 
 #include "titanium/comm/connect.h"
 #include "titanium/comm/flight_recorder.h"
-#include "titanium/train/flight/dump.h"
+#include "titanium/train/start_world.h"
 
 namespace {
 
@@ -61,20 +61,23 @@ void run(World& world, const std::string& fault) {
 }  // namespace
 
 int main(int, char** arguments) {
-  const std::filesystem::path prefix = std::filesystem::path(arguments[2]) / "rank_";
+  const std::filesystem::path folder(arguments[2]);
+  JobConfig config;
+  config.job.dump_folder = folder.parent_path();
+  config.comm.save_traces_folder = folder.filename();
   ConnectOptions options;
   options.environment = read_environment();
   options.init_timeout = std::chrono::seconds(60);
   options.on_peer_failure = [&](const std::string&) {
-    train::write_flight_dumps(flight_recorder(), prefix);
+    train::dump_flights_of_failure(config);
     ::_exit(1);
   };
   const std::unique_ptr<World> world = connect(options);
   try {
     run(*world, arguments[1]);
-    train::write_flight_dumps(flight_recorder(), prefix);
+    train::dump_flight_recorder(config);
   } catch (const std::exception& error) {
-    train::write_flight_dumps(flight_recorder(), prefix);
+    train::dump_flights_of_failure(config);
     world->report_failure(error.what());
     ::_exit(1);
   }

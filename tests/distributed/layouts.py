@@ -1,7 +1,7 @@
 """One layout of each kind trains as one rank does, over Gloo, one process per rank; tests/unit/train/layouts_test.cpp has all
 others, with ranks that are threads.
 
-Losses, gradient norms, final parameters and moments of Adam agree within 1e-5 in fp32 (a stated tolerance in bf16), initial parameters
+Losses, gradient norms, final parameters and states of Adam and Muon agree within 1e-5 in fp32 (a stated tolerance in bf16), initial parameters
 bit by bit, token counts exactly. The same eight processes play all layouts, one after the other.
 """
 
@@ -42,6 +42,7 @@ FLOAT8 = "--model.converters=quantize.linear.float8 --quantize.linear.float8.emu
 ROWWISE = f"{FLOAT8} --quantize.linear.float8.recipe_name=rowwise"
 PRECOMPUTED = f"""{FLOAT8} --quantize.linear.float8.enable_fsdp_float8_all_gather
 --quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp"""
+MUON = "--optimizer.name=Muon --optimizer.muon.ns_dtype=float32"
 
 
 def layout(name, replicate, shard, tensor, options="", local=None, precision=FP32, recompute=NONE, context=1, pipeline=1):
@@ -71,6 +72,12 @@ IN_FP32 = [
     layout("pp2xfsdp2xtp2", 1, 2, 2, f"{SCHEDULE}Interleaved1F1B", pipeline=2),
 ]
 IN_BF16 = [layout("bf16_one", 1, 1, 1, precision=BF16), layout("bf16_fsdp2xtp2", 1, 2, 2, precision=BF16)]
+WITH_MUON = [
+    layout("muon_one", 1, 1, 1, MUON),
+    layout("muon_fsdp3", 1, 3, 1, MUON),
+    layout("muon_hsdp2x2xtp2", 2, 2, 2, MUON),
+    layout("muon_pp2xfsdp2+offload", 1, 2, 1, f"{MUON} {OFFLOAD}", pipeline=2),
+]
 IN_FLOAT8 = {
     "tensorwise": [layout("tensorwise_one", 1, 1, 1, FLOAT8, local=1),
                    layout("tensorwise_fsdp2xtp2+precomputed", 1, 2, 2, PRECOMPUTED, local=1)],
@@ -80,7 +87,7 @@ IN_FLOAT8 = {
 
 def run_all(folder):
     in_float8 = [line for lines in IN_FLOAT8.values() for line in lines]
-    (folder / "layouts").write_text("\n".join(IN_FP32 + IN_BF16 + in_float8) + "\n")
+    (folder / "layouts").write_text("\n".join(IN_FP32 + IN_BF16 + WITH_MUON + in_float8) + "\n")
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(store.port))
     processes = [
@@ -130,7 +137,7 @@ def compare(folder, line, reference, limits):
             assert torch.equal(tensor, found[key]), f"{name}: {key} differs"
         else:
             error = ((tensor - found[key]).norm() / tensor.norm()).item()
-            kind = "moments" if key.endswith((".exp_avg", ".exp_avg_sq")) else "parameters"
+            kind = "moments" if key.endswith((".exp_avg", ".exp_avg_sq", ".momentum_buffer")) else "parameters"
             worst[kind] = max(worst[kind], error)
     print(f"{name:34}" + "  ".join(f"{key} {value:.1e}" for key, value in worst.items()))
     for key, value in worst.items():
@@ -145,6 +152,8 @@ def main():
             compare(folder, line, "one", {"loss": 1e-5, "grad_norm": 1e-5, "parameters": 1e-5, "moments": 1e-5})
         for line in IN_BF16[1:]:
             compare(folder, line, "bf16_one", {"loss": 1e-4, "grad_norm": 1e-3, "parameters": 2e-3, "moments": 2e-2})
+        for line in WITH_MUON[1:]:
+            compare(folder, line, "muon_one", {"loss": 1e-5, "grad_norm": 1e-5, "parameters": 1e-5, "moments": 1e-5})
         # Numbers between two of float8 may fall to the other side when sums are taken in another order.
         for recipe, lines in IN_FLOAT8.items():
             for line in lines[1:]:

@@ -139,7 +139,7 @@ Input make_tekken(Choices& choices) {
   for (size_t i = 0, count = 256 + choices.some(1'000); i < count; ++i) {
     const std::string bytes = i < 256 ? std::string(1, static_cast<char>(i)) : repeated("ab", choices.some(20'000));
     vocab += fmt::format(R"({}{{"rank":{},"token_bytes":"{}"}})", i == 0 ? "" : ",", mostly(choices, i),
-                         choices.one_in(500) ? "*" : data::to_base64(bytes));
+                         choices.one_in(500) ? "*" : to_base64(bytes));
   }
   const int64_t special = mostly<int64_t>(choices, 10);
   return {
@@ -153,8 +153,8 @@ Input make_tekken(Choices& choices) {
 Input make_ranks(Choices& choices) {
   std::string lines;
   for (size_t i = 0, count = choices.some(2'000); i < count; ++i) {
-    lines += fmt::format("{} {}\n", choices.one_in(9) ? choices.text(9) : data::to_base64(choices.text(9)),
-                         mostly(choices, i));
+    lines +=
+        fmt::format("{} {}\n", choices.one_in(9) ? choices.text(9) : to_base64(choices.text(9)), mostly(choices, i));
   }
   return {{"a.tiktoken", lines}};
 }

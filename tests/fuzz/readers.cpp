@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,7 @@
 #include "titanium/config/toml_document.h"
 #include "titanium/data/document.h"
 #include "titanium/data/loader_state.h"
+#include "titanium/data/striping.h"
 #include "titanium/data/tokenizer/pipeline.h"
 #include "titanium/observe/page.h"
 #include "titanium/observe/text_view.h"
@@ -60,6 +62,57 @@ void use(const data::Pipeline& pipeline) {
        {std::string("aabab \xc3\xa9\n"), std::string(5'000, 'a') + " b", std::string(3'000, ' ')}) {
     const auto ids = pipeline.encode(text, data::SpecialInText::kToken);
     pipeline.decode(ids, true);
+  }
+}
+
+// What the bytes of an accepted record say.
+void use(const data::Record& record) {
+  try {
+    if (data::has_tokens(record)) {
+      data::document_tokens(record);
+      return;
+    }
+    const std::string text = data::document_text(record, "text");
+    if (record.block->content != data::Content::kJson) return;
+    require(nlohmann::json::parse(record.bytes).at("text") == text, "the text is another one than the library's");
+  } catch (const data::BadRecord&) {
+  }
+}
+
+// A file that was read to its end has the same records when it is read in blocks, as lanes read it.
+void compare_blocks(const std::vector<data::SourceFile>& files, const data::RecordSourceOptions& options,
+                    const std::vector<std::string>& expected) {
+  std::vector<data::SourceFile> parts;
+  for (const auto& [file, part] : data::find_blocks(files, std::max<int64_t>(files[0].size / 7, 1), options.reading)) {
+    parts.push_back(files[static_cast<size_t>(file)]);
+    parts.back().part = part;
+  }
+  data::RecordSource source(parts, options);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const auto record = source.read(static_cast<int64_t>(i));
+    require(record && record->bytes == expected[i], "a record of a block is not that of the file");
+  }
+  require(!source.read(static_cast<int64_t>(expected.size())), "blocks have more records than the file");
+}
+
+// The first file is read as data: from the beginning, then again from its middle, and in blocks.
+void read_data_file(const fs::path& path) {
+  constexpr int64_t kMostRecords = 500;
+  const data::RecordSourceOptions options{.reading = {.text_field = "text"}};
+  data::RecordSource source(path, options);
+  std::vector<std::string> records;
+  int64_t number = 0;
+  while (const auto record = number < kMostRecords ? source.read(number) : std::nullopt) {
+    use(*record);
+    records.emplace_back(record->bytes);
+    ++number;
+  }
+  if (number > 0) require(source.read(number / 2).has_value(), "a record is gone");
+  if (number == kMostRecords) return;
+  try {
+    compare_blocks(source.files(), options, records);
+  } catch (const Error& error) {
+    throw Broken(fmt::format("read in blocks only: {}", error.what()));
   }
 }
 
@@ -121,26 +174,9 @@ void read_one_csv(const Input& files) {
   require(schedule::to_csv(schedule::parse_csv(written, "written")) == written, "what was written reads differently");
 }
 
-// The first file is read as data: from the beginning, and then again from its middle.
 void read_one_data_file(const Input& files) {
   const Folder folder(files);
-  data::RecordSource source(folder.path() / files[0].name, {.reading = {.text_field = "text"}});
-  int64_t records = 0;
-  for (; records < 500; ++records) {
-    const auto record = source.read(records);
-    if (!record) break;
-    try {
-      if (data::has_tokens(*record)) {
-        data::document_tokens(*record);
-        continue;
-      }
-      const std::string text = data::document_text(*record, "text");
-      if (record->block->content != data::Content::kJson) continue;
-      require(nlohmann::json::parse(record->bytes).at("text") == text, "the text is another one than the library's");
-    } catch (const data::BadRecord&) {
-    }
-  }
-  if (records > 0) require(source.read(records / 2).has_value(), "a record is gone");
+  read_data_file(folder.path() / files[0].name);
 }
 
 void read_one_vocabulary(const Input& files) {

@@ -138,6 +138,17 @@ class TorchFiles(Converting):
             call("convert", self.folder / f"{name}.pt", self.folder / name, "--to", "hf", "--hf-assets", self.folder / "hf")
             self.assertSameModel(self.folder / name, model)
 
+    def test_files_from_before_archives_are_read(self):
+        """As models were published before torch 1.6, and in a folder under the name that they had there."""
+        torch.save(training_state(), self.folder / "state.pt", _use_new_zipfile_serialization=False)
+        call("convert", self.folder / "state.pt", self.folder / "found.pt", "--to", "torch")
+        self.assertSame(torch.load(self.folder / "found.pt", weights_only=True), training_state())
+        model = llama_folders.make(self.folder / "hf", "tied")
+        (self.folder / "hf/model.safetensors").unlink()
+        torch.save(model.state_dict(), self.folder / "hf/pytorch_model.bin", _use_new_zipfile_serialization=False)
+        call("convert", self.folder / "hf", self.folder / "back", "--to", "hf", "--hf-assets", self.folder / "hf")
+        self.assertSameModel(self.folder / "back", model)
+
 
 def training_state():
     generator = torch.Generator().manual_seed(1)

@@ -1,13 +1,16 @@
 // Runs decoders for parity/llama.py and its like (tests/support/decoder_parity.py).
 //
 //   decoder_driver gradients CHECKPOINT IN.safetensors OUT.safetensors [OPTIONS]   IN: tokens and labels [B, S]
-//       OUT: loss (summed over tokens), grad.FQN
+//       IN may have positions [B, S], which are 0 where documents start
+//       OUT: logits, loss (summed over tokens), grad.FQN
 //   decoder_driver train STEPS OUT.safetensors [OPTIONS]
 //       OUT: initial.FQN, tokens and labels [steps, B, S], loss and grad_norm [steps], grad.FQN of the last step
 //
 // OPTIONS are those of `titanium train`.
+#include <ATen/ops/nonzero.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
 
 #include <iostream>
 
@@ -28,15 +31,25 @@ void append_gradients(const std::vector<Parameter*>& parameters, std::vector<Nam
   }
 }
 
+ops::DocumentsPtr documents_at_zeros(const Tensor& positions_BS) {
+  const Tensor starts = at::nonzero(positions_BS.flatten() == 0).flatten().to(at::kInt);
+  return ops::make_documents({starts.const_data_ptr<int32_t>(), static_cast<size_t>(starts.numel())},
+                             positions_BS.size(0), positions_BS.size(1), at::kCPU);
+}
+
 void write_gradients(const std::string& checkpoint, const std::string& in, const std::string& out,
                      std::span<const std::string> options) {
   const checkpoint::SafetensorsReader reader(in);
   const Tensor tokens_BS = reader.tensor("tokens"), labels_BS = reader.tensor("labels");
   const CheckpointRun run = plan_checkpoint_run(config::load_config(options), checkpoint);
   const auto model = load_model(run, tokens_BS.size(1), at::kCPU);
-  const Tensor loss = model->loss({tokens_BS, nullptr}, labels_BS, 1.0);
+  models::TokenBatch batch{tokens_BS, nullptr};
+  if (reader.contains("positions")) batch.positions_BS = reader.tensor("positions");
+  if (model->attends_inside_documents()) batch.documents = documents_at_zeros(batch.positions_BS);
+  const Tensor loss = model->loss(batch, labels_BS, 1.0);
   loss.backward();
-  std::vector<NamedTensor> results = {{"loss", loss.detach()}};
+  const c10::AutoGradMode no_grad(false);
+  std::vector<NamedTensor> results = {{"loss", loss.detach()}, {"logits", models::decoding_of(*model).logits(batch)}};
   append_gradients(model->parameters(), results);
   checkpoint::write_safetensors(out, results);
 }

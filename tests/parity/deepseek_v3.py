@@ -55,7 +55,7 @@ class AgainstTransformers(decoder_parity.AgainstTransformers):
                 self.compare_logits(type(model).from_pretrained(plain, dtype=torch.float32))
 
 
-class AgainstTorchtitan(moe_parity.AgainstTorchtitan):
+class AgainstTorchtitan(decoder_parity.WithPositions, moe_parity.AgainstTorchtitan):
     """torchtitan 0.2.2 applies YaRN only beyond 4,096 positions, so its tables are built for more; the eps of its last
     norm is that of the dtype, which 1e-4 leaves room for; the norms of its latents have the eps of the others."""
 

@@ -28,7 +28,7 @@ class AgainstTransformers(decoder_parity.AgainstTransformers):
     PUBLISHED = ("scaled_rope", "plain")
 
 
-class AgainstTorchtitan(decoder_parity.AgainstTorchtitan):
+class AgainstTorchtitan(decoder_parity.WithPositions, decoder_parity.AgainstTorchtitan):
     NAME = "llama3"
 
     def torchtitan_model(self, seq_len):

@@ -33,7 +33,7 @@ std::vector<std::unique_ptr<Parameter>> read_parameters(const SafetensorsReader&
     const auto& entry = reader.entry(name);
     parameters.push_back(std::make_unique<Parameter>(name.substr(prefix.size()), entry.shape));
     parameters.back()->materialize(entry.dtype, at::kCPU);
-    reader.read_into(name, parameters.back()->value);
+    reader.read_box(name, whole_box(entry.shape), parameters.back()->value);
   }
   return parameters;
 }

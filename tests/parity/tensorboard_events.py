@@ -1,5 +1,6 @@
 """The real tensorboard package reads our event files."""
 
+import io
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
+import PIL.Image
 from tensorboard.backend.event_processing import event_file_loader
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -54,10 +56,25 @@ class Events(unittest.TestCase):
         for tag, value in VALIDATION.items():
             self.assertEqual(scalars[tag], {500: value, 1000: value})
 
+    def test_images_are_read_with_their_captions(self):
+        accumulator = EventAccumulator(str(self.logs), size_guidance={"images": 0, "tensors": 0})
+        accumulator.Reload()
+        self.assertEqual(set(accumulator.Tags()["images"]), {"validation_images/0", "validation_images/1"})
+        drawn = accumulator.Images("validation_images/0")
+        self.assertEqual([(image.step, image.width, image.height) for image in drawn], [(500, 3, 2), (1000, 3, 2)])
+        for image, grey in zip(drawn, (50, 100)):
+            picture = PIL.Image.open(io.BytesIO(image.encoded_image_string))
+            self.assertEqual((picture.size, picture.mode, set(picture.tobytes())), ((3, 2), "RGB", {grey}))
+        # As the page of images asks for them.
+        (path,) = self.logs.iterdir()
+        values = [value for event in event_file_loader.EventFileLoader(str(path)).Load() for value in event.summary.value]
+        images = [value for value in values if value.metadata.plugin_data.plugin_name == "images"]
+        self.assertEqual([value.metadata.summary_description for value in images], 2 * ["a *red* circle", "a blue square"])
+
     def test_records_are_whole_and_times_are_now(self):
         (path,) = self.logs.iterdir()
         times = [event.wall_time for event in event_file_loader.EventFileLoader(str(path)).Load()]
-        self.assertEqual(len(times), 1 + len(LOGGED) + 2)
+        self.assertEqual(len(times), 1 + len(LOGGED) + 2 + 2)
         self.assertLess(abs(times[0] - os.stat(path).st_mtime), 600)
         self.assertEqual(times, sorted(times))
 

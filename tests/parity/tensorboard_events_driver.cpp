@@ -3,9 +3,26 @@
 //   tensorboard_events_driver DUMP_FOLDER
 #include <fmt/format.h>
 
+#include <array>
 #include <iostream>
 
+#include "titanium/data/image/decode.h"
 #include "titanium/train/report/metrics.h"
+
+namespace {
+
+// Three by two pixels, all of one grey.
+titanium::observe::ShownImage grey_image(const std::string& caption, uint8_t grey) {
+  std::array<uint8_t, 3 * 2 * 3> pixels{};
+  pixels.fill(grey);
+  return {.file = caption + ".png",
+          .caption = caption,
+          .width = 3,
+          .height = 2,
+          .png = titanium::data::encode_png(3, 2, pixels)};
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace titanium::train;
@@ -46,6 +63,11 @@ int main(int argc, char** argv) {
       now += 2;
       metrics.count_tokens(16'000);
       metrics.log_validation(step, 0.75);
+      metrics.begin_validation();
+      now += 3;
+      const std::array images = {grey_image("a *red* circle", static_cast<uint8_t>(step / 10)),
+                                 grey_image("a blue square", 7)};
+      metrics.log_images(step, images);
     }
   }
   return 0;

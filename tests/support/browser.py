@@ -7,7 +7,7 @@ import subprocess
 
 from skipped import skip
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
 def find_browser():
@@ -84,10 +84,14 @@ class Browser:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def dom(self, url, **options):
-        """The page after its scripts have run."""
-        builder = Builder()
-        builder.feed(self.run(url, "--dump-dom", **options))
+    def dom(self, url, until=None, **options):
+        """The page after its scripts have run. A busy browser may give it before its first frame was drawn: then again, at most 5 times, while the body
+        has no attribute `until`."""
+        for _ in range(5):
+            builder = Builder()
+            builder.feed(self.run(url, "--dump-dom", **options))
+            if until is None or until in builder.root.one("body").attributes:
+                break
         return builder.root
 
     def screenshot(self, url, path, **options):

@@ -77,6 +77,8 @@ class AgainstTransformers(Folder):
     from_hugging_face = staticmethod(from_hugging_face)
     PUBLISHED = ("plain",)  # kinds whose rope options are read in the published spelling
     GENERATED = ("grouped", "all")  # kinds whose greedy text is compared
+    POSITIONED = ("grouped", "all")  # kinds that are compared with positions that start again
+    MASKS = (False, True)  # whether attention stays inside documents there
 
     def sequences(self):
         generator = torch.Generator().manual_seed(3)
@@ -109,8 +111,12 @@ class AgainstTransformers(Folder):
         tokens = tokens[:, :-1].contiguous()
         save_file({"tokens": tokens, "labels": labels}, self.folder / "batch.safetensors")
         call(DRIVER, "gradients", self.folder, self.folder / "batch.safetensors", self.folder / "grads.safetensors")
+        self.expect_same_gradients(model, model(tokens).logits, labels)
+
+    def expect_same_gradients(self, model, logits, labels):
         found = load_file(self.folder / "grads.safetensors")
-        loss = F.cross_entropy(model(tokens).logits.flatten(0, 1), labels.flatten(), reduction="sum", ignore_index=-100)
+        self.assertLessEqual((found.pop("logits") - logits).abs().max().item(), LOGITS)
+        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum", ignore_index=-100)
         loss.backward()
         self.assertLess(abs(found.pop("loss").item() / loss.item() - 1), GRADIENTS)
         for name, parameter in model.named_parameters():
@@ -127,6 +133,29 @@ class AgainstTransformers(Folder):
                 model = self.folders.make(self.folder, kind)
                 self.compare_logits(model)
                 self.compare_gradients(model)
+
+    def compare_with_positions(self, model, inside_documents):
+        """transformers attends inside documents that it finds by their positions, unless it is given a mask."""
+        generator = torch.Generator().manual_seed(5)
+        tokens = torch.randint(0, hugging_face_folders.VOCABULARY, (3, 101), generator=generator)
+        labels, tokens = tokens[:, 1:].contiguous(), tokens[:, :-1].contiguous()
+        starts = ((0, 7, 8, 61), (0,), (0, 50, 97))
+        positions = torch.stack([torch.cat([torch.arange(end - start) for start, end in zip(row, (*row[1:], 100))]) for row in starts])
+        save_file({"tokens": tokens, "labels": labels, "positions": positions}, self.folder / "batch.safetensors")
+        options = ("--model.attn_type=flex",) if inside_documents else ()
+        call(DRIVER, "gradients", self.folder, self.folder / "batch.safetensors", self.folder / "grads.safetensors", *options)
+        logits = model(tokens, position_ids=positions, attention_mask=None if inside_documents else torch.ones_like(tokens),
+                       use_cache=False).logits
+        self.expect_same_gradients(model, logits, labels)
+        self.assertGreater((model(tokens).logits - logits).abs().max().item(), 100 * LOGITS)
+
+    def test_positions_that_start_again_agree(self):
+        for kind in self.POSITIONED:
+            for inside_documents in self.MASKS:
+                with self.subTest(kind=kind, inside_documents=inside_documents):
+                    for file in self.folder.iterdir():
+                        file.unlink()
+                    self.compare_with_positions(self.folders.make(self.folder, kind), inside_documents)
 
     def test_published_spelling_of_the_rope_options_is_read(self):
         for kind in self.PUBLISHED:
@@ -192,6 +221,12 @@ def documents(tokens):
     return torch.cat([torch.zeros_like(ends[:, :1]), ends[:, :-1]], 1)
 
 
+def places_in_documents(tokens):
+    """[B, S]: how many tokens of its document a token follows."""
+    numbers = documents(tokens)
+    return torch.tensor([[list(row[:i]).count(row[i]) for i in range(len(row))] for row in numbers.tolist()])
+
+
 class ExplicitMask(torch.nn.Module):
     """Attention by definition: the same document, not later."""
 
@@ -230,7 +265,7 @@ class AgainstTorchtitan(Folder):
              f"--model.hf_assets_path={self.assets()}", *options)
         return load_file(out)
 
-    def torch_run(self, ours, inside_documents=False):
+    def torch_run(self, ours, inside_documents=False, restart_positions=False):
         model = self.torchtitan_model(ours["tokens"].shape[-1])
         from torchtitan.components.lr_scheduler import build_lr_schedulers
         from torchtitan.config import LRScheduler
@@ -248,7 +283,8 @@ class AgainstTorchtitan(Folder):
         for tokens, labels in zip(ours["tokens"], ours["labels"]):
             mask.documents = documents(tokens)
             optimizer.zero_grad()
-            loss = F.cross_entropy(model(tokens).flatten(0, 1), labels.flatten(), reduction="sum") / labels.numel()
+            positions = {"positions": places_in_documents(tokens)} if restart_positions else {}
+            loss = F.cross_entropy(model(tokens, **positions).flatten(0, 1), labels.flatten(), reduction="sum") / labels.numel()
             loss.backward()
             norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), self.MAX_NORM).item())
             self.before_update(model)
@@ -266,3 +302,20 @@ class AgainstTorchtitan(Folder):
             with self.subTest(step=step + 1):
                 self.assertLess(abs(ours["loss"][step].item() / losses[step] - 1), 1e-6 if step == 0 else 1e-4)
                 self.assertLess(abs(ours["grad_norm"][step].item() / norms[step] - 1), self.NORMS)
+
+
+class WithPositions:
+    """Beside AgainstTorchtitan, for models of torchtitan that take positions."""
+
+    def test_positions_that_start_again_give_the_same_gradients(self):
+        ours = self.our_run(1, "--training.seq_len=1024", "--training.local_batch_size=2", "--training.positions=document")
+        self.assertGreater(documents(ours["tokens"][0]).max().item(), 0)
+        model, losses, norms = self.torch_run(ours, restart_positions=True)
+        self.assertGreater(norms[0], self.MAX_NORM)  # so that the gradients below are clipped ones
+        self.assertLess(abs(ours["loss"][0].item() / losses[0] - 1), 1e-6)
+        for name, parameter in model.named_parameters():
+            with self.subTest(name=name):
+                self.assertLess(relative(ours[f"grad.{name}"], parameter.grad), 1e-4)
+        counted_on, _, _ = self.torch_run(ours)
+        differences = [relative(ours[f"grad.{name}"], parameter.grad) for name, parameter in counted_on.named_parameters()]
+        self.assertGreater(max(differences), 1e-2)

@@ -1,6 +1,7 @@
 #include <fstream>
 
 #include "tests/support/test_folder.h"
+#include "titanium/base/cpu_tiles.h"
 
 namespace titanium::test {
 namespace {
@@ -30,6 +31,9 @@ class AroundEachTest : public ::testing::EmptyTestEventListener {
 }  // namespace titanium::test
 
 int main(int argc, char** argv) {
+  titanium::avoid_hidden_amx_tiles();
+  // A test asks no cloud for the roles of the machine that it runs on.
+  for (const char* name : {"AWS_EC2_METADATA_DISABLED", "NO_GCE_CHECK"}) ::setenv(name, "true", /*overwrite=*/0);
   ::testing::InitGoogleTest(&argc, argv);
   ::testing::UnitTest::GetInstance()->listeners().Append(new titanium::test::AroundEachTest);
   return RUN_ALL_TESTS();

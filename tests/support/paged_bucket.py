@@ -37,7 +37,8 @@ class PagedBucket:
                     if key.startswith(prefix):
                         cut = key.find(delimiter, len(prefix)) if delimiter else -1
                         entries.add(key if cut < 0 else key[: cut + 1])
-                entries = sorted(entry for entry in entries if entry > query.get("continuation-token", ""))
+                after = query.get("continuation-token") or query.get("start-after", "")
+                entries = sorted(entry for entry in entries if entry > after)
                 xml = "".join(f"<CommonPrefixes><Prefix>{urllib.parse.quote(entry)}</Prefix></CommonPrefixes>" if entry.endswith("/") else f"<Contents><Key>{urllib.parse.quote(entry)}</Key><Size>{len(objects[entry])}</Size></Contents>" for entry in entries[:3])
                 more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{entries[2]}</NextContinuationToken>" if len(entries) > 3 else "<IsTruncated>false</IsTruncated>"
                 return f"<ListBucketResult>{xml}{more}</ListBucketResult>".encode()

@@ -41,9 +41,10 @@ class SlurmCase(unittest.TestCase):
                 "--training.global_batch_size", 4, "--job.dump_folder", self.folder / name, "--lr_scheduler.warmup_steps", 1]
 
     def submit(self, script, *arguments, sbatch=(), name="run", **environment):
+        variables = {"NGPU": "2", "TITANIUM": PROGRAM, "OMP_NUM_THREADS": "1", "CONFIG_FILE": "configs/llama3/debug_model_cpu.toml",
+                     "LOG_DIR": str(self.folder / "logs")}
         return self.cluster.submit("--nodes=2", "--gpus-per-node=2", "--cpus-per-task=1", f"--output={self.folder}/{name}.out", *sbatch,
-                                   ROOT / "deploy/slurm" / script, *arguments, cwd=ROOT, NGPU="2", TITANIUM=PROGRAM, OMP_NUM_THREADS="1",
-                                   CONFIG_FILE="configs/llama3/debug_model_cpu.toml", LOG_DIR=str(self.folder / "logs"), **environment)
+                                   ROOT / "deploy/slurm" / script, *arguments, cwd=ROOT, **variables | environment)
 
     def output(self, name="run"):
         path = self.folder / f"{name}.out"

@@ -115,6 +115,16 @@ class SlurmCluster:
     def stop_node(self, node):
         self._end(self.daemons.pop(node))
 
+    def bring_back(self, node):
+        """Ends the time of a node that was set down. It may have registered itself again before (ReturnToService), and then there is nothing to resume."""
+        def is_up():
+            if not self.node_states()[node].startswith("down"):
+                return True
+            self.command("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+            return False
+
+        self.wait_until(is_up, f"the return of {node}")
+
     @staticmethod
     def _end(process):
         process.send_signal(signal.SIGTERM)

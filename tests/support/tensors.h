@@ -3,6 +3,7 @@
 
 #include <ATen/ops/max.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include "titanium/tensor/tensor.h"
@@ -25,6 +26,12 @@ inline double relative_error(const Tensor& actual, const Tensor& expected) {
   const Tensor a = actual.detach().cpu().to(at::kDouble), e = expected.detach().cpu().to(at::kDouble);
   const double scale = std::max(1e-30, e.abs().max().item<double>());
   return (a - e).abs().max().item<double>() / scale;
+}
+
+// Rows of a table [N, ...] for tokens with these positions: [B, S, ...].
+inline Tensor rows_at(const Tensor& table, const std::vector<int64_t>& positions, int64_t seq_len) {
+  const Tensor places = at::tensor(positions, at::kLong).to(table.device());
+  return table.index_select(0, places).unflatten(0, {-1, seq_len});
 }
 
 // Values of a normal distribution from libtorch's generator, which is not the one under test.

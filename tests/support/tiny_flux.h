@@ -35,8 +35,8 @@ inline train::ImageEncoders tiny_encoders(const models::AutoencoderArgs& autoenc
                             "num_attention_heads": 2, "eos_token_id": 49})");
   const auto weights = models::random_frozen_weights(7, at::kFloat, at::kCPU);
   train::ImageEncoders encoders;
-  encoders.text = models::make_t5_encoder(folder / "t5.json", weights);
-  encoders.pooled = models::make_clip_encoder(folder / "clip.json", weights);
+  encoders.text = models::make_t5_encoder(models::read_encoder_config(folder / "t5.json"), weights);
+  encoders.pooled = models::make_clip_encoder(models::read_encoder_config(folder / "clip.json"), weights);
   encoders.autoencoder = std::make_unique<models::Autoencoder>(autoencoder, weights);
   return encoders;
 }

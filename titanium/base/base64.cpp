@@ -25,7 +25,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   uint32_t bits = 0;
   int count = 0;
   for (const char c : text) {
-    const int value = kValues[static_cast<unsigned char>(c)];
+    const int8_t value = kValues[static_cast<unsigned char>(c)];
     if (value < 0) return std::nullopt;
     bits = bits << 6 | static_cast<uint32_t>(value);
     count += 6;

@@ -1,5 +1,6 @@
 #include "titanium/base/json.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <vector>
@@ -94,6 +95,14 @@ Json parse(std::string_view text, const JsonLimits& limits) {
   return builder.take();
 }
 
+template <typename Json>
+int64_t integer(const Json& value) {
+  constexpr uint64_t kLargest = std::numeric_limits<int64_t>::max();
+  const bool fits = value.is_number_unsigned() ? value.template get<uint64_t>() <= kLargest : value.is_number_integer();
+  if (!fits) throw JsonError(fmt::format("has {} where an integer belongs", printable(value.dump(), /*limit=*/40)));
+  return value.template get<int64_t>();
+}
+
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text, const JsonLimits& limits) {
@@ -103,5 +112,8 @@ nlohmann::json parse_json(std::string_view text, const JsonLimits& limits) {
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLimits& limits) {
   return parse<nlohmann::ordered_json>(text, {.depth = limits.depth, .unique_keys = true});
 }
+
+int64_t integer_of(const nlohmann::json& value) { return integer(value); }
+int64_t integer_of(const nlohmann::ordered_json& value) { return integer(value); }
 
 }  // namespace titanium

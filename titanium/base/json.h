@@ -1,4 +1,5 @@
-// JSON that comes from files, other processes or the command line: the one door to the JSON library's parser.
+// JSON that comes from files, other processes or the command line: the only place that calls the JSON library's
+// parser.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -26,5 +27,10 @@ nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = {});
 // The same with the members of every object in the order of the text. Keys are unique whatever `limits` say, because
 // such an object finds a key only by looking at all of them.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLimits& limits = {});
+
+// The integer that a value is. Throws JsonError for every other value, which the JSON library would convert: a
+// fraction, or a number that no int64_t holds.
+int64_t integer_of(const nlohmann::json& value);
+int64_t integer_of(const nlohmann::ordered_json& value);
 
 }  // namespace titanium

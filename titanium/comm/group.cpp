@@ -81,15 +81,7 @@ void check_rows(const Tensor& tensor, std::span<const int64_t> rows, int parts) 
   TI_ASSERT(tensor.size(0) == sum, "the parts have {} rows and the tensor {}", sum, tensor.size(0));
 }
 
-std::vector<int> first_ranks(int size) {
-  std::vector<int> ranks(size);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
 }  // namespace
-
-Group::Group(std::string axis, int rank, int size) : Group(std::move(axis), rank, first_ranks(size)) {}
 
 Group::Group(std::string axis, int rank, std::vector<int> members)
     : axis_(std::move(axis)), rank_(rank), members_(std::move(members)) {

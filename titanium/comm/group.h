@@ -34,8 +34,6 @@ using Work = std::unique_ptr<PendingWork>;
 // which names rank, collective, axis and step; back ends implement the protected ones.
 class Group {
  public:
-  // `rank` of `size`, which are also the ranks of the world.
-  Group(std::string axis, int rank, int size);
   // `members[rank]` is this process; the members are ranks of the world.
   Group(std::string axis, int rank, std::vector<int> members);
   virtual ~Group() = default;
@@ -67,7 +65,8 @@ class Group {
  protected:
   // How long the back end waits for a collective that begins now; 0 where it waits for nobody.
   virtual std::chrono::milliseconds timeout() const { return std::chrono::milliseconds(0); }
-  // Its own recorder knows what the device has completed, so dumps take what that says.
+  // c10d's NCCL back end has a recorder of its own, which knows what the device has completed: dumps take what that
+  // says.
   void leave_records_to_nccl();
 
   virtual Work start_all_reduce(const Tensor& tensor, Reduce op) = 0;

@@ -42,7 +42,7 @@ void GroupContext::set_deadline(Deadline deadline) {
   deadline_ = std::move(deadline);
 }
 
-void GroupContext::set_lifeline(std::shared_ptr<Lifeline> lifeline) {
+void GroupContext::set_lifeline(const std::shared_ptr<Lifeline>& lifeline) {
   const std::lock_guard lock(mutex_);
   lifeline_ = lifeline;
 }

@@ -25,7 +25,7 @@ class GroupContext {
   Deadline deadline() const;
   std::chrono::milliseconds timeout() const;
   void set_deadline(Deadline deadline);
-  void set_lifeline(std::shared_ptr<Lifeline> lifeline);
+  void set_lifeline(const std::shared_ptr<Lifeline>& lifeline);
 
   // The cause of a back end's failure in words. `peer` is the rank of the world it was talking to, -1 when unknown.
   // When a connection broke, waits shortly for the news who died.

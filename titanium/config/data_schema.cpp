@@ -19,6 +19,19 @@ void declare_sources(Section<Training>& training) {
       .one_of({"uint16", "uint32", "int32", "int64"})
       .own();
   training
+      .option("data_striping", &Training::data_striping,
+              "How records are dealt to data streams. blocks: whole blocks (row groups, ranges of lines, documents "
+              "of an index, files), so that a rank skips what is not its own. records: one by one, as runs before "
+              "this option. auto: blocks where there is enough data; a saved run goes on as it began.")
+      .one_of({"auto", "blocks", "records"})
+      .own();
+  training
+      .option("data_lanes", &Training::data_lanes,
+              "The most lanes that blocks are dealt into, of all sources together; up to as many ranks read nothing "
+              "twice. A rank keeps a reader open for each of its lanes.")
+      .between(1, int64_t{1} << 20)
+      .own();
+  training
       .option("shuffle", &Training::shuffle,
               "Read the records of each source in another order in every epoch: any order where the files have an "
               "index, else shuffled inside windows.")
@@ -26,6 +39,12 @@ void declare_sources(Section<Training>& training) {
   training.option("shuffle_seed", &Training::shuffle_seed, "Chooses the orders of training.shuffle.").own();
   training.option("shuffle_window", &Training::shuffle_window, "Records of a window of training.shuffle.")
       .between(2, int64_t{1} << 30)
+      .own();
+  training
+      .option("positions", &Training::positions,
+              "Where the positions of tokens begin again at 0: with each sample, or also with each document in it. "
+              "What attention may look at is a matter of the model's flavor and not of this option.")
+      .one_of({"sequence", "document"})
       .own();
 }
 

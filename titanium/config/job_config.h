@@ -1,6 +1,7 @@
 // What a run is told: one struct per section, one member per option, named as in the TOML file and on the command line.
 // The defaults are torchtitan 0.2.2's. Options marked "own" are Titanium's. docs/options.md explains every option; each
-// is declared once, in schema_*.cpp. Values that load_config returns have passed their range and cross-option checks.
+// is declared once, in schema.cpp or *_schema.cpp. Values that load_config returns have passed their range and
+// cross-option checks.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,7 @@ struct Metrics {
   int64_t stall_seconds = 600;        // own
 };
 
-// Own.
+// This section is Titanium's own.
 struct Log {
   std::string format = "text";
 };
@@ -62,9 +63,10 @@ struct Model {
   std::optional<std::string> attn_type;          // own: sdpa, flex or varlen; unset: the flavor's
   std::optional<std::string> attn_mask_type;     // own: causal or block_causal; unset: the flavor's
   std::string special_tokens_in_text = "token";  // own: token, text or error
+  double guidance = 3.5;                         // own
 };
 
-// Own.
+// This section is Titanium's own.
 struct Muon {
   double momentum = 0.95;
   bool nesterov = true;
@@ -123,15 +125,19 @@ struct Training {
   bool skip_bad_records = false;             // own
   std::string text_field = "text";           // own
   int64_t data_streams = 256;                // own
+  std::string data_striping = "auto";        // own: auto, blocks or records
+  int64_t data_lanes = 256;                  // own
   std::vector<Table> sources;                // own: read by data_sources.h
   std::optional<double> source_temperature;  // own
   std::string token_dtype = "uint16";        // own
   bool shuffle = false;                      // own
   int64_t shuffle_seed = 42;                 // own
   int64_t shuffle_window = 16384;            // own
+  std::string positions = "sequence";        // own: sequence or document
   std::string device = "auto";               // own: auto, cpu or cuda
   double moe_balance_loss = 0;               // own
   double moe_z_loss = 0;                     // own
+  std::string flow_times = "uniform";        // own: uniform or logit_normal
   // Flux extension.
   double classifier_free_guidance_prob = 0.0;
   int64_t img_size = 256;
@@ -318,6 +324,9 @@ struct Encoder {
   std::string clip_encoder = "openai/clip-vit-large-patch14";
   std::string autoencoder_path = "torchtitan/experiments/flux/assets/autoencoder/ae.safetensors";
   int64_t max_t5_encoding_len = 256;
+  bool offline = false;
+  bool sharded = false;
+  bool on_cpu = false;
 };
 
 // Flux extension.

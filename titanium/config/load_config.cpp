@@ -169,7 +169,7 @@ class Loader {
     const std::string& path = loaded_.config.model.hf_assets_path;
     std::error_code ignored;
     const bool is_address = path.find("://") != std::string::npos;
-    if (!is_address && !std::filesystem::exists(path, ignored)) {
+    if (!is_address && !std::filesystem::exists(bundled(path), ignored)) {
       loaded_.hints.push_back(fmt::format("{}: model.hf_assets_path = {} does not exist.",
                                           loaded_.source("model.hf_assets_path"), to_short_text(path)));
     }

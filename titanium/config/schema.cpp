@@ -66,6 +66,11 @@ void declare_model(Schema& schema) {
               "Whether attention stays inside a document (block_causal). None: the flavor's own.")
       .one_of({"causal", "block_causal"})
       .own();
+  model
+      .option("guidance", &Model::guidance,
+              "Strength of guidance that an image model is told which has an embedding of it, as FLUX.1-dev has.")
+      .at_least(0)
+      .own();
 }
 
 void declare_muon(Section<Muon> muon) {
@@ -87,9 +92,10 @@ void declare_muon(Section<Muon> muon) {
 void declare_optimizer(Schema& schema) {
   Section<Optimizer> optimizer(schema, "optimizer", "The update of the parameters.", &JobConfig::optimizer);
   optimizer
-      .option("name", &Optimizer::name,
-              "Adam adds weight decay to the gradient, AdamW decouples it. Muon orthogonalises the "
-              "updates of the matrices of blocks and leaves all other parameters to AdamW.")
+      .option(
+          "name", &Optimizer::name,
+          "Adam, AdamW or Muon. Adam adds weight decay to the gradient, AdamW decouples it. Muon orthogonalises the "
+          "updates of the matrices of blocks and leaves all other parameters to AdamW.")
       .one_of({"Adam", "AdamW", "Muon"});
   optimizer.option("lr", &Optimizer::lr, "Peak learning rate.").at_least(0);
   optimizer.option("beta1", &Optimizer::beta1, "Decay of the mean of the gradients.").at_least(0).below(1);
@@ -158,6 +164,23 @@ void declare_training_data(Section<Training>& training) {
   training.option("seq_len", &Training::seq_len, "Tokens per sample.").between(1, kMostTokens);
 }
 
+void declare_image_training(Section<Training>& training) {
+  training
+      .option(
+          "flow_times", &Training::flow_times,
+          "At which times between image and noise an image model trains: anywhere alike, or more in the middle, where "
+          "the logit of the time is standard normal.")
+      .one_of({"uniform", "logit_normal"})
+      .own();
+  training
+      .option("classifier_free_guidance_prob", &Training::classifier_free_guidance_prob,
+              "Probability of dropping each text encoding.")
+      .between(0, 1)
+      .of(Extension::kFlux);
+  training.option("img_size", &Training::img_size, "Width and height of the images.").at_least(1).of(Extension::kFlux);
+  training.option("test_mode", &Training::test_mode, "Random encoders and a test tokenizer.").of(Extension::kFlux);
+}
+
 void declare_training(Schema& schema) {
   Section<Training> training(schema, "training", "Data, batch, precision and length of the run.", &JobConfig::training);
   declare_training_data(training);
@@ -204,13 +227,7 @@ void declare_training(Schema& schema) {
               "Factor of the mean square of the log-sum-exp of a router's logits, which keeps them small.")
       .at_least(0)
       .own();
-  training
-      .option("classifier_free_guidance_prob", &Training::classifier_free_guidance_prob,
-              "Probability of dropping each text encoding.")
-      .between(0, 1)
-      .of(Extension::kFlux);
-  training.option("img_size", &Training::img_size, "Width and height of the images.").at_least(1).of(Extension::kFlux);
-  training.option("test_mode", &Training::test_mode, "Random encoders and a test tokenizer.").of(Extension::kFlux);
+  declare_image_training(training);
   declare_dataloader(training.section("dataloader", &Training::dataloader, "The loader of the training data."));
 }
 
@@ -270,7 +287,7 @@ void declare_pipeline(Section<Parallelism>& parallelism) {
               "Layers per stage. None: what the schedule asks for.")
       .at_least(1);
   parallelism
-      .option("pipeline_parallel_schedule", &Parallelism::pipeline_parallel_schedule, "Order of the micro batches.")
+      .option("pipeline_parallel_schedule", &Parallelism::pipeline_parallel_schedule, "Order of the micro-batches.")
       .one_of({"1F1B", "Interleaved1F1B", "GPipe", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV",
                "PipelineScheduleSingle", "PipelineScheduleMulti"})
       .in_any_case();
@@ -278,7 +295,7 @@ void declare_pipeline(Section<Parallelism>& parallelism) {
                      "CSV file with a schedule of one's own.");
   parallelism
       .option("pipeline_parallel_microbatch_size", &Parallelism::pipeline_parallel_microbatch_size,
-              "Samples of a pipeline micro batch.")
+              "Samples of a pipeline micro-batch.")
       .between(1, kMostSamples);
   parallelism.option("pipeline_parallel_expert_parallel_overlap",
                      &Parallelism::pipeline_parallel_expert_parallel_overlap,

@@ -31,7 +31,7 @@ using ArgFields = std::vector<ArgField<Args>>;
 // the fields before it; without it the key is required. Whole numbers are at most `largest`.
 template <typename Args, typename Base, typename T>
 ArgField<Args> field(std::string_view name, T Base::* member, std::string_view key = "",
-                     std::type_identity_t<std::function<T(const Args&)>> missing = nullptr,
+                     const std::type_identity_t<std::function<T(const Args&)>>& missing = nullptr,
                      int64_t largest = int64_t{1} << 22) {
   const auto read = [=](const JsonReader& config, Args& args) {
     if (key.empty()) return;

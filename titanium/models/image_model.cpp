@@ -4,14 +4,18 @@
 
 namespace titanium::models {
 
-ImageModel& as_image_model(Model& model) {
-  auto* const found = dynamic_cast<ImageModel*>(&model);
+const ImageModel& as_image_model(const Model& model) {
+  const auto* const found = dynamic_cast<const ImageModel*>(&model);
   if (found == nullptr) {
     throw UsageError(
         "this model does not draw images, as training on them and generating them need. Use an image "
         "model.");
   }
   return *found;
+}
+
+ImageModel& as_image_model(Model& model) {
+  return const_cast<ImageModel&>(as_image_model(static_cast<const Model&>(model)));
 }
 
 Tensor pack_latents(const Tensor& latents_BcHW) {

@@ -28,10 +28,13 @@ class ImageModel : public Model {
   virtual int64_t text_width() const = 0;    // C
   virtual int64_t pooled_width() const = 0;  // Y
   virtual const AutoencoderArgs& autoencoder() const = 0;
+  // Pixels on a side of a patch: two elements of the latents.
+  int64_t patch_pixels() const { return 2 * autoencoder().pixels(); }
 };
 
-// Throws UsageError if the model is of another kind.
+// Throw UsageError if the model is of another kind.
 ImageModel& as_image_model(Model& model);
+const ImageModel& as_image_model(const Model& model);
 
 // Patches of 2 x 2: latents [B, c, 2h, 2w] become [B, h * w, 4 c], and back.
 Tensor pack_latents(const Tensor& latents_BcHW);

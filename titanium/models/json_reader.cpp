@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
@@ -37,6 +39,12 @@ int64_t JsonReader::size(std::string_view key, int64_t largest) const {
 
 int64_t JsonReader::count_or(std::string_view key, int64_t fallback) const {
   return has(key) && object_[key].is_number_integer() && object_[key] == 0 ? 0 : size_or(key, fallback);
+}
+
+double JsonReader::number(std::string_view key) const {
+  const Json& value = required(key);
+  if (!value.is_number() || !std::isfinite(value.get<double>())) fail(key, "a number");
+  return value.get<double>();
 }
 
 double JsonReader::positive(std::string_view key) const {

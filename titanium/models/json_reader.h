@@ -25,6 +25,7 @@ class JsonReader {
   int64_t size(std::string_view key, int64_t largest = int64_t{1} << 22) const;
   int64_t size_or(std::string_view key, int64_t fallback) const { return has(key) ? size(key) : fallback; }
   int64_t count_or(std::string_view key, int64_t fallback) const;  // from 0 on; null counts as missing
+  double number(std::string_view key) const;                       // finite
   double positive(std::string_view key) const;
   double positive_or(std::string_view key, double fallback) const { return has(key) ? positive(key) : fallback; }
   bool flag(std::string_view key) const;

@@ -5,6 +5,8 @@
 #include <set>
 
 #include "titanium/base/error.h"
+#include "titanium/base/log.h"
+#include "titanium/base/printable.h"
 #include "titanium/base/progress.h"
 #include "titanium/checkpoint/expanded_weights.h"
 #include "titanium/checkpoint/tensor_names.h"
@@ -104,13 +106,17 @@ void ModelWeights::check_names(const Model& model) const {
   const auto is_redundant = [&](const std::string& name) {
     return model.hugging_face() != nullptr && model.hugging_face()->is_redundant(name);
   };
-  std::vector<std::string> present;
+  std::vector<std::string> present, redundant;
   for (const auto& [name, tensor] : source_.tensors()) {
     const bool of_model = !is_training_state(name) && name.starts_with(prefix);
     const bool is_wanted = std::ranges::binary_search(wanted, name);
-    if (is_wanted || (of_model && !is_redundant(name.substr(prefix.size())))) present.push_back(name);
+    if (!is_wanted && !of_model) continue;
+    (is_wanted || !is_redundant(name.substr(prefix.size())) ? present : redundant).push_back(name);
   }
   checkpoint::check_tensor_names(source_.path(), wanted, present);
+  if (redundant.empty()) return;
+  log_info("{}: {} tensors have no place in this model and are passed over, such as {}", source_.path(),
+           redundant.size(), printable(redundant.front()));
 }
 
 Dtype ModelWeights::dtype(const std::string& fqn) const {

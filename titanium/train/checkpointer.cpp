@@ -4,8 +4,10 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/checkpoint/step_objects.h"
 #include "titanium/comm/text_collectives.h"
-#include "titanium/models/hugging_face_export.h"
+#include "titanium/models/hugging_face_upload.h"
+#include "titanium/remote/url.h"
 #include "titanium/tensor/trace_scope.h"
 #include "titanium/train/load_checkpoint.h"
 
@@ -169,6 +171,10 @@ void Checkpointer::save_hugging_face() {
   const models::HuggingFaceExport out(*whole, dtype, run_.config.model.hf_assets_path);
   StateDict state;
   add_model(state, *run_.model, shares_of(run_));
+  if (remote::is_url(root_.string())) {
+    upload_hugging_face(out, state);
+    return report_saved(run_.step, begin);
+  }
   checkpoint::save_together(
       *group_, root_, run_.step,
       {.prepare = [&](const fs::path& folder) { out.create_files(folder); },
@@ -182,6 +188,18 @@ void Checkpointer::save_hugging_face() {
            },
        .complete = [&](const fs::path& folder, const std::vector<std::string>&) { out.seal(folder); }});
   report_saved(run_.step, begin);
+}
+
+void Checkpointer::upload_hugging_face(const models::HuggingFaceExport& out, const StateDict& state) {
+  models::HuggingFaceUpload upload(out, *group_, checkpoint::writing_folder(root_, run_.step));
+  checkpoint::save_together(*group_, root_, run_.step,
+                            {.prepare = [](const fs::path& folder) { checkpoint::mark_unfinished(folder); },
+                             .write = [&](const fs::path&) { return upload.write(state.tensors); },
+                             .complete =
+                                 [&](const fs::path& folder, const std::vector<std::string>& parts) {
+                                   upload.complete(parts);
+                                   checkpoint::unmark_unfinished(folder);
+                                 }});
 }
 
 void Checkpointer::save_seed() {

@@ -8,6 +8,10 @@
 #include "titanium/checkpoint/save_together.h"
 #include "titanium/train/train_state.h"
 
+namespace titanium::models {
+class HuggingFaceExport;
+}
+
 namespace titanium::train {
 
 // All ranks call the same functions in the same order.
@@ -22,7 +26,7 @@ class Checkpointer {
 
   // Why a checkpoint is due after a step.
   struct Reasons {
-    bool asked = false;     // somebody wants one now
+    bool asked = false;     // requested from outside
     bool stopping = false;  // the run ends early: everything is saved, so that it can go on
   };
   // Whether the step that has just been finished, or a reason, asks for one.
@@ -42,6 +46,7 @@ class Checkpointer {
   std::optional<Dtype> export_dtype() const;
   void save_model(int64_t step);
   void save_hugging_face();
+  void upload_hugging_face(const models::HuggingFaceExport& out, const checkpoint::StateDict& state);
   void report_saved(int64_t step, std::chrono::steady_clock::time_point begin) const;
   checkpoint::StateDict full_state();
   void write(const checkpoint::StateDict& state, int64_t step);

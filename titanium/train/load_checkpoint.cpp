@@ -7,6 +7,7 @@
 #include "titanium/comm/text_collectives.h"
 #include "titanium/models/registry.h"
 #include "titanium/remote/byte_source.h"
+#include "titanium/remote/local_copy.h"
 #include "titanium/remote/object_writer.h"
 #include "titanium/remote/url.h"
 
@@ -75,9 +76,9 @@ LoadSource resume_source(const JobConfig& config, const fs::path& root, int64_t 
 std::optional<LoadSource> initial_source(const JobConfig& config) {
   const config::Checkpoint& options = config.checkpoint;
   if (!options.initial_load_path && !options.initial_load_in_hf) return std::nullopt;
-  const LoadSource source{.folder = options.initial_load_path.value_or(config.model.hf_assets_path),
-                          .hugging_face = options.initial_load_in_hf,
-                          .model_only = options.initial_load_model_only};
+  LoadSource source{.folder = options.initial_load_path.value_or(config.model.hf_assets_path),
+                    .hugging_face = options.initial_load_in_hf,
+                    .model_only = options.initial_load_model_only};
   if (fs::is_directory(source.folder)) return source;
   throw UsageError(fmt::format("{} = {} is not a folder. Name one with {}.",
                                options.initial_load_path ? "checkpoint.initial_load_path"
@@ -95,13 +96,6 @@ void check_folder_address(const config::Checkpoint& options) {
     throw UsageError(fmt::format(
         "checkpoint.folder = {} cannot be written: only s3:// and gs:// can. Name one of them, or a folder.",
         options.folder));
-  }
-  if (options.last_save_in_hf) {
-    throw UsageError(
-        fmt::format("checkpoint.last_save_in_hf writes to folders alone, and checkpoint.folder = {} is an address. "
-                    "Leave it out and "
-                    "run titanium convert with the last checkpoint.",
-                    options.folder));
   }
 }
 
@@ -255,7 +249,8 @@ void load_checkpoint(TrainState& run, const LoadSource& source) {
   log_info("Loading the checkpoint from {}.", source.folder.string());
   const auto begin = std::chrono::steady_clock::now();
   if (source.hugging_face) {
-    models::load_hugging_face_weights(*run.model, source.folder, run.config.checkpoint.initial_load_in_hf_quantized);
+    const fs::path folder = remote::local_copy(source.folder.string());
+    models::load_hugging_face_weights(*run.model, folder, run.config.checkpoint.initial_load_in_hf_quantized);
     run.step = source.step.value_or(0);
   } else {
     load(run, source);

@@ -1,5 +1,6 @@
 #include "titanium/train/local_assets.h"
 
+#include "titanium/base/bundled.h"
 #include "titanium/remote/local_copy.h"
 
 namespace titanium::train {
@@ -14,12 +15,13 @@ bool is_weights(const std::string& name) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): it is changed and given back.
 config::LoadedConfig with_local_assets(config::LoadedConfig loaded) {
   JobConfig& config = loaded.config;
   const bool begins_with_assets =
       config.checkpoint.enable && config.checkpoint.initial_load_in_hf && !config.checkpoint.initial_load_path;
   config.model.hf_assets_path =
-      remote::local_copy(config.model.hf_assets_path, [&](const std::string& name) {
+      remote::local_copy(bundled(config.model.hf_assets_path).string(), [&](const std::string& name) {
         const bool nested = name.find('/') != std::string::npos;
         return !nested && (!is_weights(name) || (begins_with_assets && name.ends_with(".safetensors")));
       }).string();

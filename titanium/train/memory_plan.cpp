@@ -1,5 +1,7 @@
 #include "titanium/train/memory_plan.h"
 
+#include <ranges>
+
 #include "titanium/base/error.h"
 #include "titanium/parallel/context_parallel.h"
 #include "titanium/parallel/data_parallel/float8_shards.h"
@@ -156,7 +158,8 @@ enum class Gradients { kGrow, kStay, kLeave };
 // From the head down, blocks leave their activations and get gradients; then comes the update. The moment when most is
 // needed.
 Moment largest_moment(models::Model& model, const std::vector<BlockMemory>& blocks, const Tokens& tokens,
-                      int64_t gradient_element, const MemoryPlan& plan, Gradients gradients, int64_t of_update) {
+                      int64_t gradient_element, const MemoryPlan& plan, Gradients gradients, int64_t of_update,
+                      int64_t of_frozen) {
   int64_t gradients_of_root = 0, gradients_of_embedding = 0;
   Moment now{.activations = plan.activations, .working = model.costs().head_bytes(tokens.computed)};
   for (const nn::Unit* unit : model.units()) {
@@ -173,13 +176,15 @@ Moment largest_moment(models::Model& model, const std::vector<BlockMemory>& bloc
   };
   look();
   if (gradients == Gradients::kLeave) now.gradients = gradients_of_root;
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
-    now.gradients += block->parameters * gradient_element;
-    now.working = tokens.computed * block->level.backward_bytes;
+  for (const auto& block : std::views::reverse(blocks)) {
+    now.gradients += block.parameters * gradient_element;
+    now.working = tokens.computed * block.level.backward_bytes;
     look();
     if (gradients == Gradients::kLeave) now.gradients = gradients_of_root;
-    now.activations -= tokens.kept * block->level.kept_bytes;
+    now.activations -= tokens.kept * block.level.kept_bytes;
   }
+  now = {.gradients = gradients == Gradients::kStay ? plan.gradients : 0, .working = of_frozen};
+  look();
   now = {.gradients = gradients == Gradients::kLeave ? gradients_of_root + gradients_of_embedding : plan.gradients,
          .working = of_update};
   look();
@@ -206,7 +211,7 @@ void check_countable(const models::Model& model, const JobConfig& config, const 
 
 MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, const JobConfig& config,
                        const parallel::ParallelDims& dims, const std::vector<size_t>& levels,
-                       const SampleSizes& samples) {
+                       const SampleSizes& samples, const FrozenMemory& frozen) {
   const Dtype dtype = parse_dtype(config.training.dtype);
   const int64_t element = bytes(dtype);
   const int64_t micro_batch =
@@ -220,6 +225,7 @@ MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, 
     plan.optimizer += optimizer.state_bytes(*parameter, dtype);
   }
   plan.gradients = plan.parameters;
+  plan.frozen = frozen.weights;
   if (models::is_fully_sharded(config.parallelism, dims)) {
     plan_sharding(model, config.parallelism, dims, dtype, plan);
     if (config.training.enable_cpu_offload) plan.parameters = plan.gradients = plan.optimizer = 0;
@@ -240,7 +246,7 @@ MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, 
                          : one_micro_batch                                      ? Gradients::kGrow
                                                                                 : Gradients::kStay;
   const Moment largest = largest_moment(model, blocks, tokens, plan.gradients == 0 ? 0 : element, plan, gradients,
-                                        optimizer.working_bytes());
+                                        optimizer.working_bytes(), frozen.working);
   plan.working = largest.working;
   plan.shared = plan.gradients + plan.activations - largest.gradients - largest.activations;
   return plan;
@@ -254,6 +260,8 @@ std::string describe(const MemoryPlan& plan) {
       "from activations, together {:.2f} GiB",
       plan.parameters / kGiB, plan.computed_copy / kGiB, plan.gradients / kGiB, plan.optimizer / kGiB,
       plan.communication / kGiB, plan.activations / kGiB, plan.working / kGiB, plan.shared / kGiB, plan.total() / kGiB);
+  if (plan.frozen > 0)
+    text += fmt::format("; networks that are not trained take {:.2f} GiB of that", plan.frozen / kGiB);
   if (plan.most_rows > plan.expert_rows) {
     text += fmt::format(
         "; rows of experts take {:.2f} GiB of that, and {:.2f} GiB ({:.2f} GiB together) if all tokens choose the "
@@ -268,8 +276,11 @@ void check_fits(const MemoryPlan& plan, int64_t device_bytes) {
   throw UsageError(
       fmt::format("the run needs about {:.1f} GiB, but the device has {:.1f} GiB ({}). Use activation_checkpoint.mode "
                   "= \"full\", a smaller "
-                  "training.local_batch_size or training.seq_len, training.dtype = \"bfloat16\", or more ranks.",
-                  plan.total() / kGiB, device_bytes / kGiB, describe(plan)));
+                  "training.local_batch_size or training.seq_len, training.dtype = \"bfloat16\", or more ranks{}.",
+                  plan.total() / kGiB, device_bytes / kGiB, describe(plan),
+                  plan.frozen > 0 ? "; or leave networks that are not trained out of it with encoder.sharded, "
+                                    "encoder.on_cpu or encoder.offline"
+                                  : ""));
 }
 
 }  // namespace titanium::train

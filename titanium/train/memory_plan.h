@@ -10,12 +10,19 @@
 
 namespace titanium::train {
 
+// What networks take that a run uses and does not train.
+struct FrozenMemory {
+  int64_t weights = 0;
+  int64_t working = 0;  // while they run: before a batch's forward, or between steps
+};
+
 struct MemoryPlan {
   int64_t parameters = 0;     // in training.dtype
   int64_t computed_copy = 0;  // the same in the compute dtype, where it differs; with FSDP the gathered units
   int64_t gradients = 0;
   int64_t optimizer = 0;
   int64_t communication = 0;  // buffers of FSDP or DDP, and of the exchange of keys and values
+  int64_t frozen = 0;         // weights of networks that are not trained
   int64_t activations = 0;    // kept from forward to backward
   int64_t working = 0;        // temporaries at the moment when most is needed
   int64_t shared = 0;         // what gradients take of the room that activations have left by then: not needed twice
@@ -23,7 +30,7 @@ struct MemoryPlan {
   int64_t most_rows = 0;      // the same if all tokens choose the experts of this rank
   int64_t worst_total() const { return total() + most_rows - expert_rows; }
   int64_t total() const {
-    return parameters + computed_copy + gradients + optimizer + communication + activations + working - shared;
+    return parameters + computed_copy + gradients + optimizer + communication + frozen + activations + working - shared;
   }
 };
 
@@ -37,7 +44,7 @@ struct SampleSizes {
 // parallel/activation_checkpoint.h. docs/distributed.md has the formulas.
 MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, const JobConfig& config,
                        const parallel::ParallelDims& dims, const std::vector<size_t>& levels,
-                       const SampleSizes& samples);
+                       const SampleSizes& samples, const FrozenMemory& frozen = {});
 
 // "parameters 0.02 GiB, gradients ..., total ..."; where experts are spread over ranks, with their rows.
 std::string describe(const MemoryPlan& plan);

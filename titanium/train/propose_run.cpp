@@ -52,6 +52,9 @@ JobConfig base_config(const ProposalRequest& request) {
   config.training.seq_len = request.seq_len;
   config.training.local_batch_size = 1;
   config.activation_checkpoint.selective_ac_option = "op";
+  if (!draws_images(request)) return config;
+  config.encoder.t5_encoder = "google/t5-v1_1-xxl";  // the one that the flavors are as wide as
+  config.training.dataset = "cc12m-test";
   return config;
 }
 
@@ -132,7 +135,16 @@ int64_t count_parameters(const JobConfig& config) {
   return count;
 }
 
+std::string samples_of(const ProposalRequest& request, const config::Training& training) {
+  return draws_images(request) ? fmt::format("images of {0} x {0} pixels", training.img_size)
+                               : fmt::format("samples of {} tokens", training.seq_len);
+}
+
 }  // namespace
+
+bool draws_images(const ProposalRequest& request) {
+  return models::find_model(request.model).training.task == "images";
+}
 
 Proposal propose_run(const ProposalRequest& request) {
   Search search(request);
@@ -152,6 +164,7 @@ Proposal propose_run(const ProposalRequest& request) {
         proposal.config = config;
         proposal.memory = *memory;
         proposal.layout = search.layout();
+        proposal.samples = samples_of(request, config.training);
         proposal.why_layout = why_layout(layout, request);
         proposal.why_precision =
             config.training.dtype == "float32"
@@ -164,11 +177,11 @@ Proposal propose_run(const ProposalRequest& request) {
       }
     }
   }
-  throw UsageError(fmt::format(
-      "{} {} with sequences of {} tokens does not fit on {} GPUs of {:.1f} GiB in any layout: the least was {:.1f} GiB "
-      "per GPU, and {:.0f} % of a GPU can be used. Give more GPUs, larger ones, or a smaller --seq-len.",
-      request.model, request.flavor, request.seq_len, request.gpus, static_cast<double>(request.gpu_bytes) / kGiB,
-      search.least(), 100 * kUsable));
+  throw UsageError(
+      fmt::format("{} {} with {} does not fit on {} GPUs of {:.1f} GiB in any layout: the least was {:.1f} GiB "
+                  "per GPU, and {:.0f} % of a GPU can be used. Give more GPUs, larger ones, or a smaller --seq-len.",
+                  request.model, request.flavor, samples_of(request, proposal.config.training), request.gpus,
+                  static_cast<double>(request.gpu_bytes) / kGiB, search.least(), 100 * kUsable));
 }
 
 }  // namespace titanium::train

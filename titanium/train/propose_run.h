@@ -15,14 +15,18 @@ struct ProposalRequest {
   int64_t gpus = 8;
   int64_t gpus_per_node = 8;  // tensor parallelism stays inside a node
   int64_t gpu_bytes = 0;
-  int64_t seq_len = 8192;
+  int64_t seq_len = 8192;  // of models of texts
 };
+
+// Throws UsageError for a model that is not there.
+bool draws_images(const ProposalRequest& request);
 
 struct Proposal {
   JobConfig config;
   MemoryPlan memory;      // of the rank that needs most
   double parameters = 0;  // of the whole model
   std::string layout;     // the degrees, in words for the log
+  std::string samples;    // "samples of 8192 tokens"
   std::string why_layout;
   std::string why_precision;
   std::string why_recomputation;

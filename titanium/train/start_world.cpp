@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <mutex>
+#include <set>
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
@@ -43,6 +44,23 @@ void set_aside_old_dumps(const JobConfig& config) {
   std::filesystem::rename(folder, previous, ignored);
 }
 
+enum class Dumps { kAgain, kOnce };
+
+void write_dumps(const JobConfig& config, Dumps dumps) {
+  if (config.comm.trace_buf_size == 0) return;
+  static std::mutex one_at_a_time;
+  static auto& done_once = *new std::set<std::filesystem::path>;  // threads may outlive the destruction of statics
+  const std::filesystem::path folder = dump_folder(config);
+  const std::lock_guard lock(one_at_a_time);
+  if (dumps == Dumps::kOnce && !done_once.insert(folder).second) return;
+  try {
+    const auto files = write_flight_dumps(comm::flight_recorder(), folder / config.comm.save_traces_file_prefix);
+    for (const std::filesystem::path& file : files) log_info("Wrote the last collectives to {}", file.string());
+  } catch (const std::exception& error) {
+    log_warning("the flight recorder could not be written: {}", error.what());
+  }
+}
+
 }  // namespace
 
 comm::Environment ranks_of_run(const config::Comm& options) {
@@ -75,23 +93,14 @@ std::shared_ptr<comm::World> start_world(const JobConfig& config, const comm::En
   options.init_timeout = std::chrono::seconds(config.comm.init_timeout_seconds);
   options.connect_groups_of_one = config.parallelism.fsdp_on_one_rank;
   options.on_peer_failure = [config, rank = ranks.rank, report = std::move(on_peer_failure)](const std::string& news) {
-    dump_flight_recorder(config);
+    dump_flights_of_failure(config);
     report(comm::stop_line(rank, news));
   };
   return comm::connect(options);
 }
 
-void dump_flight_recorder(const JobConfig& config) {
-  if (config.comm.trace_buf_size == 0) return;
-  static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
-  try {
-    const auto files =
-        write_flight_dumps(comm::flight_recorder(), dump_folder(config) / config.comm.save_traces_file_prefix);
-    for (const std::filesystem::path& file : files) log_info("Wrote the last collectives to {}", file.string());
-  } catch (const std::exception& error) {
-    log_warning("the flight recorder could not be written: {}", error.what());
-  }
-}
+void dump_flight_recorder(const JobConfig& config) { write_dumps(config, Dumps::kAgain); }
+
+void dump_flights_of_failure(const JobConfig& config) { write_dumps(config, Dumps::kOnce); }
 
 }  // namespace titanium::train

@@ -27,4 +27,8 @@ std::shared_ptr<comm::World> start_world(const JobConfig& config, const comm::En
 // with comm.trace_buf_size = 0 or on one rank. Thread safe; never throws.
 void dump_flight_recorder(const JobConfig& config);
 
+// The same for a process that is about to end: once for each folder. A second thread that learns of the failure waits
+// until the first has written, so that no thread ends the process while another leaves half a file.
+void dump_flights_of_failure(const JobConfig& config);
+
 }  // namespace titanium::train

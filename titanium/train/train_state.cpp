@@ -87,6 +87,15 @@ void use_tuned_products(Device device) {
   }
 }
 
+void apply_determinism(const config::Debug& debug) {
+  if (!debug.deterministic) return;
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  at::globalContext().setDeterministicAlgorithms(true, debug.deterministic_warn_only);
+  at::globalContext().setDeterministicCuDNN(true);
+  at::globalContext().setBenchmarkCuDNN(false);
+  log_info("Deterministic algorithms enabled (expect perf degradation).");
+}
+
 }  // namespace
 
 Dtype compute_dtype(const JobConfig& config) { return parse_dtype(config.training.mixed_precision_param); }
@@ -122,17 +131,9 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank, std:
   plan.memory = plan_memory(
       *plan.model, *plan.update.optimizer, config, plan.dims, plan.levels,
       {.live = plan.pipeline ? plan.pipeline->live_samples(pipeline_rank) : config.training.local_batch_size,
-       .tokens = plan.task.tokens_of_sample(config)});
+       .tokens = plan.task.tokens_of_sample(config, *plan.model)},
+      plan.task.frozen_memory != nullptr ? plan.task.frozen_memory(config, *plan.model, plan.dims) : FrozenMemory());
   return plan;
-}
-
-void apply_determinism(const config::Debug& debug) {
-  if (!debug.deterministic) return;
-  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
-  at::globalContext().setDeterministicAlgorithms(true, debug.deterministic_warn_only);
-  at::globalContext().setDeterministicCuDNN(true);
-  at::globalContext().setBenchmarkCuDNN(false);
-  log_info("Deterministic algorithms enabled (expect perf degradation).");
 }
 
 uint64_t weight_seed(const config::Debug& debug) { return static_cast<uint64_t>(debug.seed.value_or(0)); }

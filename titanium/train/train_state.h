@@ -37,7 +37,7 @@ struct TrainState {
   int64_t tokens_seen = 0;    // by all ranks
   int64_t schedule_step = 0;  // that the learning rate has come to
 
-  // Before parameters or optimizer states change: those that a checkpoint still copies are copied first.
+  // To be called before parameters or optimizer states change, which then wait for the copies of a checkpoint.
   void hold_updates() {
     if (staging) staging->hold_updates();
   }
@@ -70,7 +70,6 @@ TrainState build_train_state(const JobConfig& config, Device device, std::shared
 
 // The parts, for commands that need only some of them.
 Dtype compute_dtype(const JobConfig& config);
-void apply_determinism(const config::Debug& debug);
 uint64_t weight_seed(const config::Debug& debug);
 // Ranks that differ only in their part of the model or of the sequence read the same samples; one of them counts.
 bool reads_for_others(const parallel::Mesh& mesh);

@@ -49,7 +49,8 @@ observe::RunStart describe_start(const comm::Environment& ranks, const ModelPlan
   start.layout = describe(plan.dims);
   start.device = monitor.capacity_line();
   start.versions = library_versions();
-  start.planned_memory_gib = static_cast<double>(plan.memory.total()) / (1 << 30);
+  // The plan is one of tensors, which cannot be compared with a whole process.
+  if (monitor.counts_tensors()) start.planned_memory_gib = static_cast<double>(plan.memory.total()) / (1 << 30);
   if (plan.pipeline) start.pipeline = plan.pipeline->table;
   return start;
 }
@@ -90,7 +91,8 @@ void report_validation(TrainState& run, const std::vector<ValidationData>& sets,
     metrics.count_tokens(report.tokens);
     metrics.log_validation(run.step, report.loss, set.name);
   }
-  run.task->show_samples(run.step);
+  metrics.begin_validation();
+  metrics.log_images(run.step, run.task->show_samples(run.step));
 }
 
 // The first step builds and tunes; from the second on a collective that takes long is a fault.
@@ -190,7 +192,7 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
       if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
         snapshots.after_out_of_memory(built == nullptr ? 0 : built->step);
       }
-      dump_flight_recorder(config);
+      dump_flights_of_failure(config);
       if (config.metrics.enable_jsonl) observe::append_run_error(config.job.dump_folder, ranks.rank, error.what());
       world->report_failure(error.what());  // before anything is torn down that could wait for a peer
       throw;

@@ -44,6 +44,21 @@ TEST(Json, KeysThatComeTwiceAreRefusedOnRequestAndWhereOrderCounts) {
   EXPECT_THROW(parse_ordered_json(R"({"a": 1, "a": 2})"), JsonError);
 }
 
+TEST(Json, OnlyIntegersThatFitAreIntegers) {
+  for (const int64_t number : {INT64_MIN, int64_t{-1}, int64_t{0}, INT64_MAX}) {
+    EXPECT_EQ(integer_of(parse_json(std::to_string(number))), number);
+    EXPECT_EQ(integer_of(parse_ordered_json(std::to_string(number))), number);
+  }
+  for (const char* text : {"1.5", "1e3", "-1.7e20", "9223372036854775808", "\"1\"", "true", "null", "[1]"}) {
+    try {
+      integer_of(parse_json(text));
+      ADD_FAILURE() << text;
+    } catch (const JsonError& error) {
+      EXPECT_NE(std::string(error.what()).find("where an integer belongs"), std::string::npos);
+    }
+  }
+}
+
 TEST(Json, ManyMembersAreReadInOnePass) {
   // The library's own readers of ordered members, or with a callback, take minutes for this.
   std::string text = "{\"key\": 1";

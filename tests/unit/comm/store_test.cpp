@@ -74,6 +74,14 @@ TEST(Store, AHostThatDoesNotExistIsNotWaitedForAsLongAsAStore) {
       << message;
 }
 
+TEST(Store, AHostThatDropsConnectionsIsNotWaitedForAsLongAsAStore) {
+  const Listener full = listen_at("127.0.0.1", 0, Reach::kThisMachine);
+  ASSERT_EQ(::listen(full.socket.get(), 0), 0);
+  const FileDescriptor only = connect_to("127.0.0.1", full.port, milliseconds(5000));  // fills its queue
+  EXPECT_EQ(search_error("127.0.0.1", full.port, {milliseconds(600'000), milliseconds(300)}),
+            fmt::format("no store answers at 127.0.0.1:{} within 0.3 s: Connection timed out.", full.port));
+}
+
 TEST(Store, SomethingElseAtThePortIsNoStore) {
   const Listener silent = listen_at("127.0.0.1", 0, Reach::kThisMachine);
   const std::string patient = search_error("127.0.0.1", silent.port, {milliseconds(600'000), milliseconds(300)});

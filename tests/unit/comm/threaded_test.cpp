@@ -13,6 +13,7 @@
 #include "tests/support/tensors.h"
 #include "tests/support/threaded_ranks.h"
 #include "titanium/comm/error.h"
+#include "titanium/comm/text_collectives.h"
 
 namespace titanium::comm {
 namespace {
@@ -48,6 +49,20 @@ TEST(ThreadedGroup, ReducesEveryDtypeWithEveryOperation) {
       });
     }
   }
+}
+
+TEST(ThreadedGroup, ExchangesTextsOfAnyLength) {
+  const auto text = [](int from, int to) {
+    return std::string(static_cast<size_t>(from * to), static_cast<char>('a' + from));
+  };
+  run_ranks(4, [&](World& world) {
+    std::vector<std::string> sent, expected;
+    for (const int rank : kAll) {
+      sent.push_back(text(world.rank(), rank));
+      expected.push_back(text(rank, world.rank()));
+    }
+    EXPECT_EQ(exchange_texts(*world.host_group("all", kAll), sent), expected);
+  });
 }
 
 TEST(ThreadedGroup, RoundsSixteenBitSumsOnce) {

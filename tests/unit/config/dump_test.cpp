@@ -50,6 +50,9 @@ Value other_value(const Option& option) {
       "json",
       "text",
       "uint32",
+      "blocks",
+      "document",
+      "logit_normal",
       Value::parse(R"([{"name": "a b", "weight": 0.5, "weight_schedule": [[0, 1.0]]}])"),
   };
   for (const Value& candidate : candidates) {

@@ -1,4 +1,6 @@
 // The kinds of attention that a decoder's block can have: decoding, what is kept, sizes.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/randint.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/GradMode.h>
@@ -10,8 +12,7 @@
 namespace titanium::models {
 namespace {
 
-std::unique_ptr<decoder::Decoder> ready_model(int64_t seq_len) {
-  auto model = test::make_mixed_model(seq_len);
+std::unique_ptr<decoder::Decoder> made_ready(std::unique_ptr<decoder::Decoder> model) {
   model->materialize(at::kFloat, at::kCPU);
   model->build_buffers(at::kCPU);
   model->init_weights(1);
@@ -20,6 +21,32 @@ std::unique_ptr<decoder::Decoder> ready_model(int64_t seq_len) {
     if (parameter->fqn.find("attention.w") != std::string::npos) ops::init_normal(*parameter, 7, 0.3);
   }
   return model;
+}
+
+std::unique_ptr<decoder::Decoder> ready_model(int64_t seq_len) { return made_ready(test::make_mixed_model(seq_len)); }
+
+// With positions that start again and attention that stays inside, nothing tells a document from one that is alone.
+TEST(DecoderAttention, ADocumentAmongOthersIsAsOneThatIsAlone) {
+  constexpr int64_t kTokens = 40;
+  const std::vector<int32_t> starts = {0, 20, 30, 40, 50};  // where chunks of 10 tokens start, too
+  const c10::AutoGradMode no_grad(false);
+  const auto model = made_ready(test::make_mixed_model(kTokens, /*documents=*/true));
+  const Tensor tokens = at::randint(model->vocabulary(), {2, kTokens}, at::kLong);
+  const TokenBatch counted_on{tokens, ops::make_documents(starts, 2, kTokens, at::kCPU)};
+  TokenBatch batch = counted_on;
+  batch.positions_BS = at::empty_like(tokens);
+  const auto end_of = [&](size_t i) { return i + 1 < starts.size() ? starts[i + 1] : 2 * kTokens; };
+  for (size_t i = 0; i < starts.size(); ++i) {
+    batch.positions_BS.flatten().slice(0, starts[i], end_of(i)).copy_(at::arange(end_of(i) - starts[i]));
+  }
+  const Tensor logits = model->logits(batch).flatten(0, 1);
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const auto document = [&](const Tensor& x) { return x.slice(0, starts[i], end_of(i)).unsqueeze(0); };
+    const Tensor alone = model->logits({document(tokens.flatten()), nullptr});
+    EXPECT_CLOSE(document(logits), alone, 10 * test::tolerance(at::kFloat));
+  }
+  // Rope tells differences of positions alone, but queries grow with them.
+  EXPECT_GT(test::relative_error(model->logits(counted_on).flatten(0, 1), logits), 1e-2);
 }
 
 TEST(DecoderAttention, DecodingTokenByTokenIsTheForwardPass) {

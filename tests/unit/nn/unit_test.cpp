@@ -73,7 +73,7 @@ TEST(UnitTraces, TheBackwardOfAnOperatorIsARangeInItsUnit) {
   const Tensor x = at::ones({2}).requires_grad_(true);
   const Tensor y = unit.run(x, [&](const Tensor& input) {
     const TraceScope scope("attention");
-    return ops::on_backward(input, [&] { places.push_back(TraceScope::current()); });
+    return ops::on_backward(ops::Tensors{input}, [&] { places.push_back(TraceScope::current()); })[0];
   });
   y.sum().backward();
   TraceScope::set_profiled(false);

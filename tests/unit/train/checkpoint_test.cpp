@@ -10,6 +10,7 @@
 #include "tests/support/tensors.h"
 #include "tests/support/test_folder.h"
 #include "tests/support/tiny_run.h"
+#include "tests/support/whole_tensor.h"
 #include "titanium/base/error.h"
 #include "titanium/checkpoint/dcp/reader.h"
 #include "titanium/checkpoint/dcp/writer.h"
@@ -486,7 +487,7 @@ void replace_values(const fs::path& folder, const std::map<std::string, checkpoi
     const auto& path = reader.metadata().paths.at(name);
     if (const auto* tensor = std::get_if<checkpoint::DcpTensor>(&entry)) {
       const Box whole{Shape(tensor->shape.size(), 0), tensor->shape};
-      tensors.push_back({name, tensor->shape, whole, reader.read_tensor(name), tensor->requires_grad, path});
+      tensors.push_back({name, tensor->shape, whole, test::whole_tensor(reader, name), tensor->requires_grad, path});
     } else {
       const auto other = values.find(name);
       objects.push_back({name, other == values.end() ? reader.read_object(name) : other->second, path});

@@ -163,10 +163,6 @@ Listener listen_at(const std::string& host, int port, Reach reach, bool here) {
 
 }  // namespace
 
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Listener listen_at(const std::string& host, int port, Reach reach) {
   return listen_at(host, port, reach, /*here=*/true);
 }

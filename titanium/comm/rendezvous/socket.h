@@ -1,4 +1,4 @@
-// Plain TCP: file descriptors that close themselves, for IPv4 and IPv6.
+// Plain TCP over IPv4 and IPv6. No socket is inherited by programs that this process starts.
 #pragma once
 
 #include <chrono>
@@ -6,29 +6,9 @@
 #include <utility>
 
 #include "titanium/base/error.h"
+#include "titanium/base/file_descriptor.h"
 
 namespace titanium::comm {
-
-// Owns a file descriptor. Not inherited by programs that this process starts.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~FileDescriptor();
-
-  int get() const { return fd_; }
-  // The caller closes it.
-  int release() { return std::exchange(fd_, -1); }
-  bool valid() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 struct Listener {
   FileDescriptor socket;
@@ -71,7 +51,7 @@ FileDescriptor connect_to(const std::string& host, int port, std::chrono::millis
 struct WakePipe {
   WakePipe();
   void wake() const;
-  // From now on it is not readable until somebody wakes it again.
+  // Clears the wake-up: it is not readable until it is woken again.
   void drain() const;
 
   FileDescriptor read_end, write_end;

@@ -57,13 +57,14 @@ nlohmann::ordered_json config_json_frame(const std::string& architecture, const 
 // of the log line. `Args` has those of decoder::Args and HeadArgs, and ffn_hidden_dim. A config.json without head_dim
 // means `head_dim`.
 template <typename Args>
-ArgFields<Args> dense_fields(std::function<int64_t(const Args&)> head_dim, double norm_eps, int64_t max_seq_len) {
+ArgFields<Args> dense_fields(const std::function<int64_t(const Args&)>& head_dim, double norm_eps,
+                             int64_t max_seq_len) {
   return {
       field<Args>("dim", &Args::dim, "hidden_size"),
       field<Args>("n_layers", &Args::n_layers, "num_hidden_layers", nullptr, /*largest=*/4096),
       field<Args>("n_heads", &Args::n_heads, "num_attention_heads"),
       field<Args>("n_kv_heads", &Args::n_kv_heads, "num_key_value_heads", [](const Args& a) { return a.n_heads; }),
-      field<Args>("head_dim", &Args::head_dim, "head_dim", std::move(head_dim)),
+      field<Args>("head_dim", &Args::head_dim, "head_dim", head_dim),
       field<Args>("ffn_hidden_dim", &Args::ffn_hidden_dim, "intermediate_size"),
       field<Args>("vocab_size", &Args::vocab_size, "vocab_size"),
       field<Args>("norm_eps", &Args::norm_eps, "rms_norm_eps", [norm_eps](const Args&) { return norm_eps; }),

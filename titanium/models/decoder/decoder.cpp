@@ -19,6 +19,7 @@ constexpr const char* kOutput = "output";
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as the other constructor, which keeps it.
 Decoder::Decoder(std::shared_ptr<const Family> family) : Decoder(family, {whole_stage(family->args().n_layers)}) {}
 
 Decoder::Decoder(std::shared_ptr<const Family> family, const std::vector<ModelStage>& stages)
@@ -103,7 +104,6 @@ void Decoder::set_row_exchange(ops::RowExchange& exchange, bool loss_parallel) {
 
 void Decoder::set_context_exchange(ops::ContextExchange& exchange) {
   context_ = &exchange;
-  rope_device_ = rope_table_.device();
   rope_table_ = rope_table_.cpu();  // the device needs this rank's rows only
 }
 
@@ -136,7 +136,10 @@ void Decoder::init_weights(uint64_t seed) {
   if (output_ || shared_by_ends() != nullptr) ops::init_normal(head(), seed, std, 3 * std);
 }
 
-void Decoder::build_buffers(Device device) { rope_table_ = family_->rope_table(device); }
+void Decoder::build_buffers(Device device) {
+  rope_device_ = device;
+  rope_table_ = family_->rope_table(device);
+}
 
 Tensor Decoder::embed(const Tensor& tokens_BS) {
   return embedding_unit_->run(tokens_BS.flatten(), [&](const Tensor& tokens_T) {
@@ -144,11 +147,16 @@ Tensor Decoder::embed(const Tensor& tokens_BS) {
   });
 }
 
-Tensor Decoder::rope_rows(int64_t seq_len) {
+Tensor Decoder::rope_rows(const TokenBatch& batch) {
+  const int64_t seq_len = batch.tokens_BS.size(1);
   const int64_t whole = context_ == nullptr ? seq_len : seq_len * context_->share().ranks;
   TI_CHECK(whole <= max_seq_len(), "a sequence of {} tokens is longer than the model's {} positions.", whole,
            max_seq_len());
-  const Tensor rows = rope_table_.narrow(0, 0, whole);
+  Tensor rows = rope_table_.narrow(0, 0, whole);
+  if (batch.positions_BS.defined()) {
+    if (!rope_sequence_.defined() || rope_sequence_.size(0) != whole) rope_sequence_ = rows.to(rope_device_);
+    return rope_sequence_.index_select(0, batch.positions_BS.flatten()).unflatten(0, batch.positions_BS.sizes());
+  }
   if (context_ == nullptr) return rows;
   if (!rope_share_.defined() || rope_share_.size(0) != seq_len) {
     rope_share_ = ops::share_of(rows, 0, context_->share()).to(rope_device_);
@@ -157,7 +165,8 @@ Tensor Decoder::rope_rows(int64_t seq_len) {
 }
 
 Tensor Decoder::run_blocks(const std::vector<int64_t>& blocks, Tensor x_tD, const TokenBatch& batch) {
-  BlockContext context{rope_rows(batch.tokens_BS.size(1)), batch.documents, *exchange_, context_, experts_};
+  BlockContext context{rope_rows(batch), batch.documents, *exchange_, context_, experts_};
+  context.positions_BS = batch.positions_BS;
   ops::RouterLosses& losses = context.experts.losses;
   losses.seq_len = batch.tokens_BS.size(1);
   losses.all_rows = batch.tokens_BS.numel();

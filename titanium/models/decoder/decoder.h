@@ -63,7 +63,7 @@ class Decoder : public LanguageModel, public Decoding, public ModelCosts {
   void build_units();
   Parameter& head() { return output_ ? output_->weight : tok_embeddings_->weight; }
   Tensor embed(const Tensor& tokens_BS);
-  Tensor rope_rows(int64_t seq_len);  // of the positions of this rank's tokens
+  Tensor rope_rows(const TokenBatch& batch);  // of the positions of this rank's tokens
   // This rank's rows of [T, D] after these blocks, before the last norm.
   Tensor run_blocks(const std::vector<int64_t>& blocks, Tensor x_tD, const TokenBatch& batch);
   Tensor head_loss(const Tensor& x_tD, const Tensor& labels_BS, double scale);
@@ -75,7 +75,9 @@ class Decoder : public LanguageModel, public Decoding, public ModelCosts {
   std::unique_ptr<nn::RmsNorm> norm_;
   std::unique_ptr<nn::Linear> output_;  // null with tied embeddings
   Tensor rope_table_;
-  Tensor rope_share_;  // with context parallelism: this rank's rows for the last sequence length
+  // With context parallelism, for the last sequence length: this rank's rows, and all rows where tokens bring
+  // positions.
+  Tensor rope_share_, rope_sequence_;
   Device rope_device_ = at::kCPU;
 
   // Tied weights are used at both ends, so they stay gathered in between: they belong to the root.

@@ -25,4 +25,23 @@ class Family {
   virtual const HuggingFaceAdapter* hugging_face() const { return nullptr; }
 };
 
+// A family whose arguments and names at Hugging Face have types of its own. `fields` describe the arguments.
+template <typename OwnArgs, typename Weights>
+class FamilyOf : public Family {
+ public:
+  FamilyOf(const OwnArgs& args, const ArgFields<OwnArgs>& fields)
+      : args_(args), weights_(args), description_(to_json(args, fields)) {}
+
+  const OwnArgs& args() const override { return args_; }
+  std::string description() const override { return description_; }
+  const HuggingFaceAdapter* hugging_face() const override { return &weights_; }
+
+ protected:
+  OwnArgs args_;
+
+ private:
+  Weights weights_;
+  std::string description_;
+};
+
 }  // namespace titanium::models::decoder

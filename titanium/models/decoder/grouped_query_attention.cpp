@@ -10,14 +10,17 @@
 namespace titanium::models::decoder {
 namespace {
 
-// Of this rank's tokens of a sequence, fp32.
-Tensor temperatures(const QueryTemperature& temperature, const BlockContext& context, int64_t first) {
-  const int64_t here = context.rope_table.size(0);
+// The positions of this rank's tokens in fp32: [S] for all sequences alike, or [B, S].
+Tensor positions_of(const BlockContext& context, int64_t first) {
+  if (context.positions_BS.defined()) return context.positions_BS.to(at::kFloat);
+  const int64_t here = ops::table_seq_len(context.rope_table);
   const auto floats = at::TensorOptions(at::kFloat).device(context.rope_table.device());
-  Tensor positions =
-      context.sequence == nullptr
-          ? at::arange(first, first + here, floats)
-          : ops::share_of(at::arange(here * context.sequence->share().ranks, floats), 0, context.sequence->share());
+  if (context.sequence == nullptr) return at::arange(first, first + here, floats);
+  return ops::share_of(at::arange(here * context.sequence->share().ranks, floats), 0, context.sequence->share());
+}
+
+// The factors on the queries at these positions.
+Tensor temperatures(const QueryTemperature& temperature, const Tensor& positions) {
   return ((positions + 1) / temperature.floor_scale).floor_().log1p_().mul_(temperature.attn_scale).add_(1);
 }
 
@@ -58,7 +61,7 @@ ops::Qkv GroupedQueryAttention::project(const Tensor& x_tD, nn::RmsNorm& norm, c
     qkv.k_BSKE = ops::normalise_heads(qkv.k_BSKE, *options_.head_norm_eps);
   }
   if (options_.temperature) {
-    qkv.q_BSHE = ops::scale_tokens(qkv.q_BSHE, temperatures(*options_.temperature, context, first));
+    qkv.q_BSHE = ops::scale_tokens(qkv.q_BSHE, temperatures(*options_.temperature, positions_of(context, first)));
   }
   return qkv;
 }

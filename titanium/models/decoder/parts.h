@@ -25,12 +25,13 @@ struct ExpertContext {
 
 // What a block gets beside the hidden states; the same for all blocks.
 struct BlockContext {
-  Tensor rope_table;  // its rows are the positions of one sequence, or of this rank's share of it
+  Tensor rope_table;  // rows of the positions of this rank's tokens: Note [Rows of the rope table]
   ops::DocumentsPtr documents;
   ops::RowExchange& rows;
   ops::ContextExchange* sequence = nullptr;  // null: whole sequences are here
   ExpertContext experts = {};
   std::shared_ptr<ops::KeptRouting> kept_routing = nullptr;  // set while the whole block is recomputed
+  Tensor positions_BS = {};                                  // as in TokenBatch
 };
 
 // The initial distribution. Projections back to the hidden states have a smaller deviation, which depends on the depth.
@@ -89,7 +90,7 @@ class FeedForward : public Half {
   virtual nn::SaveLevels levels(Dtype compute) const = 0;
   // How many times their share of rows the experts here get at most: see nn/block.h.
   virtual double largest_load() const { return 1; }
-  // Nothing where there are no experts to balance.
+  // nullopt where there are no experts to balance.
   virtual std::optional<ExpertLoad> expert_load() { return std::nullopt; }
 };
 

@@ -39,11 +39,10 @@ class Weights : public decoder::NamedWeights {
   Args args_;
 };
 
-class Family : public decoder::Family {
+class Family : public decoder::FamilyOf<Args, Weights> {
  public:
-  explicit Family(const Args& args) : args_(args), weights_(args) {}
+  explicit Family(const Args& args) : FamilyOf(args, fields()) {}
 
-  const Args& args() const override { return args_; }
   std::unique_ptr<decoder::Attention> attention(int64_t layer) const override {
     const decoder::AttentionOptions options{.biases = true,
                                             .sinks = true,
@@ -61,12 +60,6 @@ class Family : public decoder::Family {
     return args_.yarn ? ops::rope_table(args_.head_dim, positions, args_.rope_theta, args_.yarn->table(), device)
                       : ops::rope_table(args_.head_dim, positions, args_.rope_theta, std::nullopt, device);
   }
-  std::string description() const override { return to_json(args_, fields()); }
-  const HuggingFaceAdapter* hugging_face() const override { return &weights_; }
-
- private:
-  Args args_;
-  Weights weights_;
 };
 
 }  // namespace

@@ -54,7 +54,8 @@ Args inside_documents(Args args, const std::string& attn_type) {
 }  // namespace
 
 int64_t ffn_hidden_dim(int64_t dim, double multiplier, int64_t multiple_of) {
-  const auto hidden = static_cast<int64_t>(multiplier * static_cast<double>(2 * 4 * dim / 3));
+  const int64_t two_thirds = 2 * 4 * dim / 3;  // of four times the dim
+  const auto hidden = static_cast<int64_t>(multiplier * static_cast<double>(two_thirds));
   return (hidden + multiple_of - 1) / multiple_of * multiple_of;
 }
 
@@ -92,7 +93,5 @@ const ArgFields<Args>& fields() {
       /*head_dim=*/[](const Args& args) { return args.dim / args.n_heads; }, /*norm_eps=*/1e-6, /*max_seq_len=*/2048);
   return fields;
 }
-
-std::string to_json(const Args& args) { return models::to_json(args, fields()); }
 
 }  // namespace titanium::models::llama3

@@ -29,8 +29,6 @@ std::string to_config_json(const Args& args, Dtype dtype);
 // Throws UsageError as above.
 Args args_from_params_json(const std::filesystem::path& file);
 
-std::string to_json(const Args& args);
-
 // The width of a feed-forward layer: 2/3 of 4 * dim, scaled, rounded up.
 int64_t ffn_hidden_dim(int64_t dim, double multiplier, int64_t multiple_of);
 

@@ -20,11 +20,10 @@ class Weights : public decoder::NamedWeights {
   Args args_;
 };
 
-class Llama : public decoder::Family {
+class Family : public decoder::FamilyOf<Args, Weights> {
  public:
-  explicit Llama(const Args& args) : args_(args), weights_(args) {}
+  explicit Family(const Args& args) : FamilyOf(args, fields()) {}
 
-  const Args& args() const override { return args_; }
   std::unique_ptr<decoder::Attention> attention(int64_t layer) const override {
     return std::make_unique<decoder::GroupedQueryAttention>(fmt::format("layers.{}.attention", layer), args_.dim,
                                                             args_);
@@ -36,16 +35,10 @@ class Llama : public decoder::Family {
   Tensor rope_table(Device device) const override {
     return ops::rope_table(args_.head_dim, args_.max_seq_len, args_.rope_theta, args_.rope_scaling, device);
   }
-  std::string description() const override { return to_json(args_); }
-  const HuggingFaceAdapter* hugging_face() const override { return &weights_; }
-
- private:
-  Args args_;
-  Weights weights_;
 };
 
 }  // namespace
 
-Llama3::Llama3(const Args& args) : Decoder(std::make_shared<Llama>(args)) {}
+Llama3::Llama3(const Args& args) : Decoder(std::make_shared<Family>(args)) {}
 
 }  // namespace titanium::models::llama3

@@ -20,11 +20,8 @@ std::unique_ptr<Model> build(const config::Model& options, std::optional<int64_t
 }
 
 template <const Flavors& (*kFlavors)()>
-ModelSpec spec(std::string name) {
-  return {.name = std::move(name),
-          .flavors = names_of(kFlavors()),
-          .build = build<kFlavors>,
-          .hugging_face_types = {"llama"}};
+ModelSpec spec(const std::string& name) {
+  return {.name = name, .flavors = names_of(kFlavors()), .build = build<kFlavors>, .hugging_face_types = {"llama"}};
 }
 
 }  // namespace

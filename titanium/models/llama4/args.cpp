@@ -28,7 +28,8 @@ Args llama4(const Sizes& sizes) {
   args.max_seq_len = 1048576;
   args.interleave_moe_layer_step = sizes.interleave;
   args.moe.num_experts = sizes.experts;
-  const double width = std::floor(sizes.multiplier * static_cast<double>(2 * 4 * sizes.dim / 3));
+  const int64_t two_thirds = 2 * 4 * sizes.dim / 3;  // of four times the dim
+  const double width = std::floor(sizes.multiplier * static_cast<double>(two_thirds));
   args.ffn_hidden_dim = rounded_up(width, sizes.multiple_of);
   // A token meets the experts that are chosen and those that are shared: together they are as wide as a dense layer.
   const auto met = static_cast<double>(args.moe.top_k + args.moe.num_shared_experts);

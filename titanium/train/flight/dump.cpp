@@ -35,7 +35,7 @@ std::string torch_name(const CollectiveRecord& record) {
   if (name == "all_gather") return "nccl:_all_gather_base";
   if (name == "reduce_scatter") return "nccl:_reduce_scatter_base";
   if (name == "barrier") return "nccl:all_reduce_barrier";
-  // Of the two members of its direction's group, the lower rank is 0.
+  // A message travels in a group of two, in which the lower rank is 0.
   const int rank = record.group->rank < record.peer ? 0 : 1;
   if (name == "send") return fmt::format("nccl:send {}->{}", rank, 1 - rank);
   if (name == "receive") return fmt::format("nccl:recv {}<-{}", rank, 1 - rank);
@@ -225,7 +225,7 @@ std::vector<std::filesystem::path> write_flight_dumps(const comm::FlightRecorder
   }
   std::vector<std::filesystem::path> files;
   for (const auto& [rank, dump] : dumps) {
-    files.push_back(prefix.string() + std::to_string(rank));
+    files.emplace_back(prefix.string() + std::to_string(rank));
     write_file_atomically(files.back(), dump.pickled());
   }
   return files;

@@ -47,7 +47,7 @@ std::string plain_name(const std::string& profiling_name) {
 std::string first_item(const PickleValue& list) {
   const auto items = list.items();
   if (items.empty()) return "";
-  return items[0].kind() == PickleValue::Kind::string ? items[0].as_string() : items[0].repr();
+  return items[0].kind() == PickleValue::Kind::kString ? items[0].as_string() : items[0].repr();
 }
 
 void describe(const PickleValue& entry, FlightEntry& into) {
@@ -105,7 +105,7 @@ class Reader {
     read.created_ns = entry.at("time_created_ns").as_int();
     const PickleValue* step = entry.find("step");
     if (step != nullptr) read.step = step->as_int();
-    // NCCL's collectives wait on the device, where those that are behind another have not started.
+    // NCCL's collectives wait on the device, where those that are queued after another have not started.
     read.waited_for = read.state == "started" || (step == nullptr && read.state != "completed");
     describe(entry, read);
     if (entry.at("is_p2p").as_bool() && read.group.find("->") == std::string::npos) split_by_direction(name, read);

@@ -59,7 +59,9 @@ MemoryPeak MemoryMonitor::in_gib(int64_t active, int64_t reserved) const {
 MemoryPeak MemoryMonitor::peak() const {
   if (!device_.is_cuda()) {
     const int64_t resident = peak_resident_bytes();
-    return in_gib(resident, resident);
+    MemoryPeak peak = in_gib(resident, resident);
+    peak.of_process = true;
+    return peak;
   }
   const GpuMemory memory = gpu_memory(gpu_index(device_));
   MemoryPeak peak = in_gib(memory.max_active, memory.max_reserved);

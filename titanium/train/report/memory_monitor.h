@@ -13,6 +13,7 @@ struct MemoryPeak {
   double max_active_percent = 0;
   double max_reserved_gib = 0;  // taken from the device
   double max_reserved_percent = 0;
+  bool of_process = false;  // both are those of the whole process
   int64_t alloc_retries = 0;
   int64_t ooms = 0;
 };
@@ -25,6 +26,7 @@ class MemoryMonitor {
 
   // Logs a warning when there were allocation retries or out-of-memory errors.
   MemoryPeak peak() const;
+  bool counts_tensors() const { return device_.is_cuda(); }
   void reset();
 
   const std::string& device_name() const { return device_name_; }

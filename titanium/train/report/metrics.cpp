@@ -184,6 +184,7 @@ void Metrics::log(const StepResults& results, const IntervalCounts& counts) {
 
 void Metrics::write_records(const StepResults& results, const IntervalCounts& counts, const Rates& rates) {
   const int64_t steps = std::max<int64_t>(1, results.step - std::max(last_logged_, options_.resumed_step));
+  const MemoryPeak& memory = counts.memory;
   const JsonlRecord record{.step = results.step,
                            .loss = results.loss,
                            .max_loss = results.max_loss,
@@ -192,8 +193,8 @@ void Metrics::write_records(const StepResults& results, const IntervalCounts& co
                            .tps = rates.tps,
                            .tflops = rates.tflops,
                            .mfu = rates.mfu,
-                           .memory_gib = counts.memory.max_reserved_gib,
-                           .memory_active_gib = counts.memory.max_active_gib,
+                           .memory_gib = memory.max_reserved_gib,
+                           .memory_active_gib = memory.of_process ? std::nullopt : std::optional(memory.max_active_gib),
                            .tokens = results.tokens_seen,
                            .time_s = results.finished - started_,
                            .step_s = rates.seconds / static_cast<double>(steps),
@@ -258,6 +259,18 @@ void Metrics::log_validation(int64_t step, double loss, const std::string& set) 
   }
   if (jsonl_) jsonl_->write_validation(step, loss, set, unix_seconds());
   if (options_.observer != nullptr) options_.observer->validated(step, loss, tps, set);
+  end_validation();
+}
+
+void Metrics::log_images(int64_t step, std::span<const observe::ShownImage> images) {
+  if (!images.empty()) {
+    for (const auto& writer : writers_) writer->write_images(step, images);
+    if (options_.observer != nullptr) options_.observer->images_drawn(step, images);
+  }
+  end_validation();
+}
+
+void Metrics::end_validation() {
   const double validation_began = interval_.begin;
   begin_interval();
   training_.begin += interval_.begin - validation_began;

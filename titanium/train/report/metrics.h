@@ -95,13 +95,15 @@ class Metrics {
   void begin_validation();
   // With several sets, `set` names the one that the loss is of.
   void log_validation(int64_t step, double loss, const std::string& set = "");
+  // Instead of a loss: what the model has drawn since begin_validation(), if anything, for the files.
+  void log_images(int64_t step, std::span<const observe::ShownImage> images);
 
  private:
   struct Interval {
     double begin = 0;
     IntervalCounts counts;
   };
-  // What a log step comes to.
+  // The rates of the steps since the last logged one.
   struct Rates {
     double seconds = 0;  // since the last one
     double tps = 0;
@@ -118,6 +120,7 @@ class Metrics {
   void write_records(const StepResults& results, const IntervalCounts& counts, const Rates& rates);
   void log_sources(const StepResults& results) const;
   void begin_interval();
+  void end_validation();
 
   MetricsOptions options_;
   MetricsSources sources_;

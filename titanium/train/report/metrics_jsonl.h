@@ -21,8 +21,8 @@ struct JsonlRecord {
   double tps = 0;
   double tflops = 0;
   std::optional<double> mfu = std::nullopt;           // percent
-  double memory_gib = 0;                              // reserved by the allocator
-  double memory_active_gib = 0;                       // of it, in tensors
+  double memory_gib = 0;                              // reserved by the allocator; on the CPU of the whole process
+  std::optional<double> memory_active_gib = {};       // of it, in tensors; not known on the CPU
   int64_t tokens = 0;                                 // seen by all ranks since the first step
   double time_s = 0;                                  // since this process began to train
   double step_s = 0;                                  // mean of the steps since the last record

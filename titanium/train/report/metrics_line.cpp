@@ -23,7 +23,7 @@ namespace {
 
 // "1,234.57" for 2 decimals. What no integer holds stays as it is.
 std::string grouped(double value, int decimals) {
-  const std::string text = fmt::format("{:.{}f}", value, decimals);
+  std::string text = fmt::format("{:.{}f}", value, decimals);
   if (!(value >= 0 && value < 1e18)) return text;
   const size_t point = std::min(text.find('.'), text.size());
   return with_thousands_separators(std::stoll(text.substr(0, point))) + text.substr(point);

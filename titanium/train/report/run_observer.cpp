@@ -39,6 +39,10 @@ void RunObserver::validated(int64_t step, double loss, double tps, const std::st
   if (log_) log_->validation(step, loss, tps, set);
 }
 
+void RunObserver::images_drawn(int64_t step, std::span<const observe::ShownImage> images) {
+  if (log_) log_->images(step, images);
+}
+
 void RunObserver::checkpoint_saved(int64_t step, double seconds) {
   if (status_) status_->checkpoint_saved(step);
   if (log_) log_->checkpoint(step, seconds);

@@ -11,7 +11,7 @@
 
 namespace titanium::train {
 
-// On the rank that reports metrics; on others it does nothing. From any thread.
+// Works on the rank that reports metrics and does nothing on others. Thread safe.
 class RunObserver {
  public:
   // Opens what the configuration asks for. Throws Error when a file or the port cannot be opened.
@@ -21,6 +21,7 @@ class RunObserver {
   void logged(const observe::LoggedStep& values);
   // With several sets, `set` names the one that the loss is of.
   void validated(int64_t step, double loss, double tps, const std::string& set = "");
+  void images_drawn(int64_t step, std::span<const observe::ShownImage> images);
   void checkpoint_saved(int64_t step, double seconds);
   void ended(int64_t step, observe::RunEnd how);
 
