@@ -94,29 +94,31 @@ install_packages() {
     fail "apt-get failed. Install by hand: $apt_line"
 }
 
-# The venv is shared by all checkouts with the same pins: its name is their checksum.
+# The venv is shared by all checkouts that compile against the same wheels: its name is a checksum of their pins. Other
+# groups can change without a new path to every header, and so without compiling everything again.
 deps_dir() {
   local pins
-  pins=$(sha256sum "$pins_file" | cut -c1-12)
+  pins=$(for name in program arrow cuda compiler; do group "$pins_file" "$name"; done | sha256sum | cut -c1-12)
   echo "${TITANIUM_DEPS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/titanium}/venv-$pins"
 }
 
 install_wheels() {
-  local venv=$1 name wheels
+  local venv=$1 name wheels pins
   shift
   mkdir -p "$venv"
   exec 9>"$venv/.lock"
   flock 9
   [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" >&2 || fail "python3 -m venv failed. Install by hand: apt-get install -y python3-venv"
   for name in "$@"; do
-    [ -e "$venv/.group-$name" ] && continue
-    mapfile -t wheels < <(group "$pins_file" "$name")
+    pins=$(group "$pins_file" "$name")
+    [ "$pins" = "$(cat "$venv/.group-$name" 2>/dev/null)" ] && continue
+    mapfile -t wheels <<<"$pins"
     say "downloading ${#wheels[@]} wheels of group '$name' into $venv"
     printf '%s\n' "${wheels[@]}" >"$venv/.wanted"
     shows_itself "$venv/bin/pip" install --disable-pip-version-check --no-deps --no-compile -r "$venv/.wanted" |
       show_progress "wheels of group '$name'" ${#wheels[@]} '^Collecting ' '' '^(  |Downloading|Using cached|Installing collected|Successfully installed|Looking in)' ||
       fail "pip failed. Install by hand: $venv/bin/pip install --no-deps ${wheels[*]%% *}"
-    touch "$venv/.group-$name"
+    printf '%s\n' "$pins" >"$venv/.group-$name"
   done
   exec 9>&-
 }
