@@ -10,9 +10,9 @@
 #include <climits>
 #include <filesystem>
 #include <memory>
-#include <thread>
 
 #include "titanium/base/error.h"
+#include "titanium/base/usable_cores.h"
 
 namespace titanium::doctor {
 namespace {
@@ -54,9 +54,9 @@ std::string resolve(const std::string& name, std::string& cause, bool& loopback)
 }
 
 Finding check_cores(const comm::Environment& environment) {
-  const unsigned cores = std::thread::hardware_concurrency();
+  const int cores = usable_cores();
   Finding finding{.check = "cores", .fact = fmt::format("{} for {} rank(s)", cores, environment.local_world_size)};
-  if (cores < static_cast<unsigned>(environment.local_world_size)) {
+  if (cores < environment.local_world_size) {
     finding.severity = Severity::kWarning;
     finding.remedy =
         "Ranks wait for each other's cores: ask for at least one core per rank (--cpus-per-task, "

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <array>
-#include <thread>
 
+#include "titanium/base/usable_cores.h"
 #include "titanium/launch/worker_environment.h"
 
 namespace titanium::launch {
@@ -51,7 +51,7 @@ WorkerGroup::WorkerGroup(const LaunchOptions& options, const comm::Environment& 
     outputs_.emplace_back(rank, options.shown_ranks.contains(rank), log_folder(options, node, rank), write,
                           options.log_format);
   }
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int cores = usable_cores();
   const std::vector<std::string> inherited = inherited_environment();
   for (int local_rank = 0; local_rank < options.processes; ++local_rank) {
     comm::Environment place = node;

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "titanium/base/error.h"
+#include "titanium/base/usable_cores.h"
 #include "titanium/checkpoint/io/crc32.h"
 #include "titanium/remote/byte_source.h"
 #include "titanium/remote/url.h"
@@ -137,7 +138,7 @@ class Reading {
   }
 
   std::vector<FileProblem> run() {
-    const auto cores = static_cast<size_t>(std::thread::hardware_concurrency());
+    const auto cores = static_cast<size_t>(usable_cores());
     const size_t wanted =
         options_.threads > 0 ? static_cast<size_t>(options_.threads) : std::clamp<size_t>(cores, 4, 16);
     std::vector<std::jthread> threads;

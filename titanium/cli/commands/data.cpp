@@ -5,6 +5,7 @@
 #include "titanium/base/printable.h"
 #include "titanium/base/progress.h"
 #include "titanium/base/thousands.h"
+#include "titanium/base/usable_cores.h"
 #include "titanium/cli/arguments.h"
 #include "titanium/cli/commands/data_commands.h"
 #include "titanium/data/inspection.h"
@@ -103,7 +104,7 @@ Action declare_prepare(CLI::App& app) {
   };
   const auto options = std::make_shared<Options>();
   data::Preparation& preparation = options->preparation;
-  preparation.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  preparation.threads = usable_cores();
   app.add_option("path", options->path, "A file or a folder")->required();
   app.add_option("--tokenizer", options->tokenizer, "Folder with tokenizer.json")->required();
   app.add_option("--out", options->out, "Folder for the shards")->required();

@@ -5,10 +5,10 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
-#include <thread>
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/base/usable_cores.h"
 #include "titanium/cli/arguments.h"
 #include "titanium/config/load_config.h"
 #include "titanium/launch/launcher.h"
@@ -49,7 +49,7 @@ std::optional<int> to_number(std::string_view text) {
 }
 
 int process_count(const std::string& text) {
-  if (text == "cpu") return static_cast<int>(std::thread::hardware_concurrency());
+  if (text == "cpu") return usable_cores();
   if (text == "gpu") {
     const int gpus = gpu_device_count();
     if (gpus == 0) refuse("--nproc-per-node gpu: this program finds no GPU. Use cpu or a number.");
