@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "titanium/base/json.h"
 #include "titanium/base/printable.h"
@@ -67,10 +68,15 @@ std::optional<Failure> Failure::from_json(const std::string& text) {
   try {
     const nlohmann::json json = parse_json(text);
     Failure failure;
-    failure.node = json.at("node");
-    failure.rank = json.at("rank");
-    failure.pid = json.at("pid");
-    failure.exit = {json.at("code"), json.at("signal")};
+    const auto number = [&](const char* name) {
+      const int64_t value = integer_of(json.at(name));
+      if (!std::in_range<int>(value)) throw JsonError(fmt::format("{} is out of range", name));
+      return static_cast<int>(value);
+    };
+    failure.node = number("node");
+    failure.rank = number("rank");
+    failure.pid = number("pid");
+    failure.exit = {number("code"), number("signal")};
     failure.stopped = json.at("stopped");
     failure.last_lines = json.at("last_lines");
     failure.log_folder = printable(json.at("log_folder").get<std::string>(), 4096);

@@ -12,6 +12,10 @@ SignalQueue::SignalQueue() {
   ::sigemptyset(&handled);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) ::sigaddset(&handled, signal);
   ::pthread_sigmask(SIG_BLOCK, &handled, &original_);
+  // While signals have their defaults (DefaultSignals) there are no ranks to tell, which is no reason to end; the
+  // queue gets them all the same.
+  for (const int signal : {SIGUSR1, SIGUSR2}) ::signal(signal, SIG_IGN);
+  ::signal(SIGCHLD, SIG_DFL);  // a parent that ignores it would hand that on, and the ends of ranks would be lost
   fd_ = FileDescriptor(::signalfd(-1, &handled, SFD_NONBLOCK | SFD_CLOEXEC));
   TI_ASSERT(fd_.get() >= 0);
 }

@@ -159,6 +159,9 @@ TEST(Failure, WhatIsNoReportIsRefused) {
   EXPECT_FALSE(with("code", "0")) << "no failure";
   EXPECT_FALSE(with("signal", "-3"));
   EXPECT_FALSE(with("node", "\"two\""));
+  EXPECT_FALSE(with("node", "1e300"));
+  EXPECT_FALSE(with("rank", "1.5"));
+  EXPECT_FALSE(with("pid", "4294967297")) << "would be process 1";
   EXPECT_FALSE(with("last_lines", "7"));
   for (const std::string text : {"", "x", "[]", "7", "{}", "{\"node\":", "\xff"})
     EXPECT_FALSE(Failure::from_json(text));

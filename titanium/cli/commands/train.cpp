@@ -107,7 +107,7 @@ int run_train(Arguments args) {
   const config::LoadedConfig loaded = train::with_local_assets(config::load_config(args));
   if (loaded.config.log.format == "json") show_log(LogFormat::kJson);
   grace_seconds = static_cast<unsigned>(loaded.config.checkpoint.grace_seconds);
-  dump_flights = [&config = loaded.config] { train::dump_flight_recorder(config); };
+  dump_flights = [config = loaded.config] { train::dump_flight_recorder(config); };
   const OnSignal on_request(SIGUSR2, dump_flights);
   train::train(loaded, {stop_requested, end_after_peer_failure, /*on_built=*/nullptr, &save_requested});
   return 0;
