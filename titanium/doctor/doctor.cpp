@@ -1,6 +1,7 @@
 #include "titanium/doctor/doctor.h"
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <numeric>
@@ -134,7 +135,10 @@ class Examination {
     const config::Checkpoint& checkpoint = config_.checkpoint;
     const bool in_bucket = checkpoint.enable && remote::is_writable_address(checkpoint.folder);
     const std::filesystem::path dump = config_.job.dump_folder;
-    const std::string trial = fmt::format("titanium_doctor_{}_{}", place_.run_id, place_.master_port);
+    // Ranks have to agree on it; one alone can keep out of the way of others.
+    const std::string trial = place_.world_size == 1
+                                  ? fmt::format("titanium_doctor_{}_{}", host_name(), ::getpid())
+                                  : fmt::format("titanium_doctor_{}_{}", place_.run_id, place_.master_port);
     std::vector<Finding> findings = check_storage({.folder = in_bucket ? dump : dump / checkpoint.folder,
                                                    .label = in_bucket ? "dump folder" : "checkpoint folder",
                                                    .trial = trial,
