@@ -32,6 +32,7 @@ train_command() {
   [ -z "${RDZV_TIMEOUT:-}" ] || command+=(--rdzv-timeout "$RDZV_TIMEOUT")
   if [ "$nodes" -gt 1 ]; then
     [ -n "$address" ] || fail "NNODES=$nodes: MASTER_ADDR is missing. Set it to the host of node 0"
+    [[ $address != *:* ]] || address="[$address]" # IPv6
     command+=(--nnodes "$nodes" --node-rank "$node_rank" --rdzv-endpoint "$address:$port")
   fi
   [ "$stop_code" = 0 ] || command+=(--stop-code "$stop_code")

@@ -17,7 +17,7 @@ read_site() {
   export TITANIUM=${TITANIUM:-build/titanium}
   export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1} # srun does not take it from sbatch by itself
   local site=deploy/slurm/sites/${SITE:-generic}.sh
-  [ -e "$site" ] || { echo "SITE=$SITE: there is no $site. Copy deploy/slurm/sites/generic.sh to it, or name one of: $(basename -s .sh deploy/slurm/sites/*.sh | paste -sd ' ')" >&2; exit 1; }
+  [ -e "$site" ] || { echo "SITE=${SITE:-generic}: there is no $site. Copy deploy/slurm/sites/generic.sh to it, or name one of: $(basename -s .sh deploy/slurm/sites/*.sh | paste -sd ' ')" >&2; exit 1; }
   source "$site"
 }
 
@@ -43,8 +43,9 @@ prepare_job() {
 
   local head_node
   head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | awk 'NR == 1') # reads to the end: head would break the pipe
-  # By address, because the names of nodes need not resolve on all of them.
-  head_address=${MASTER_ADDR:-$(srun --nodes=1 --ntasks=1 -w "$head_node" hostname --ip-address | awk '{ print $1 }')}
+  # By address, because the names of nodes need not resolve on all of them, nor a node's own name there. IPv4 where there is one.
+  head_address=${MASTER_ADDR:-$(srun --nodes=1 --ntasks=1 -w "$head_node" sh -c 'hostname --ip-address 2>/dev/null || hostname --all-ip-addresses' |
+    awk '{ found = $1; for (i = NF; i > 0; --i) if ($i !~ /:/) found = $i; print found }')}
   port=${MASTER_PORT:-$((15000 + SLURM_JOB_ID * 8 % 16000))}
 }
 
