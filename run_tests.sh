@@ -12,10 +12,12 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/titanium_tests.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/files"
 chmod 755 "$scratch" # tests that give up root's rights come here too
+unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY # servers of tests are on this machine
 export TMPDIR="$scratch/files" TEST_TMPDIR="$scratch/files" TITANIUM_SKIPPED="$scratch/skipped"
 
 code=0
 # One more at a time than there are cores: jobs, servers and clusters wait as much as they compute.
 ctest --test-dir "$TITANIUM_BUILD" --output-on-failure --no-tests=error -j "$(($(nproc) + 1))" "$@" || code=$?
-python3 tools/check_test_run.py "$scratch/skipped" "$scratch/files" || code=$((code == 0 ? 1 : code))
+python=$(sed -n 's/^TITANIUM_PYTHON:[^=]*=//p' "$TITANIUM_BUILD/CMakeCache.txt")
+"$python" tools/check_test_run.py "$scratch/skipped" "$scratch/files" || code=$((code == 0 ? 1 : code))
 exit "$code"

@@ -17,7 +17,7 @@ class PodEvictionsTest(pods.PodsCase):
         cluster.start_all(order=[1, 0])
         cluster.run_until(lambda: len(cluster.steps()) >= 2, "a step")
         self.assertEqual(cluster.evict(1), 143, cluster.logs())
-        self.assertEqual(cluster.pods[0].process.wait(30), 143, cluster.logs())  # or the job would count as complete
+        self.assertEqual(cluster.pods[0].process.wait(90), 143, cluster.logs())  # or the job would count as complete
         self.assertEqual(len(self.saved(cluster)), 1)
         self.goes_on(cluster)
         cluster.stop()

@@ -15,6 +15,7 @@ class PodFailuresTest(pods.PodsCase):
                 cluster.kill(1)
                 self.goes_on(cluster)
                 self.assertEqual([pod.starts for pod in cluster.pods], pods_made, cluster.logs())
+                cluster.stop()
 
 
 if __name__ == "__main__":

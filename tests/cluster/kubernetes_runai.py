@@ -15,7 +15,7 @@ class RunaiTest(pods.PodsCase):
         cluster.run_until(lambda: len(cluster.steps()) >= 2, "a step")
         self.assertIn("Launching 2 ranks on 2 nodes", cluster.log(0))
         self.assertEqual(cluster.evict(0), 143, cluster.logs())
-        self.assertEqual(cluster.pods[1].process.wait(30), 143, cluster.logs())
+        self.assertEqual(cluster.pods[1].process.wait(90), 143, cluster.logs())
         self.assertEqual(len(self.saved(cluster)), 1)
         self.goes_on(cluster)
         cluster.kill(1)

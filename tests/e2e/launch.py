@@ -18,6 +18,8 @@ import time
 import unittest
 import uuid
 
+from free_ports import free_port
+
 PROGRAM = os.environ["TITANIUM"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MARKER = "TITANIUM_LAUNCH_TEST"  # what the launchers of one test start carries its value
@@ -36,10 +38,9 @@ def clean_environment(**changes):
     return {name: value for name, value in os.environ.items() if not dropped.match(name)} | changes
 
 
-def free_port():
+def listens(host, port):
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        return probe.connect_ex((host, port)) == 0
 
 
 class LaunchTest(unittest.TestCase):
@@ -49,15 +50,18 @@ class LaunchTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def start(self, script, *options, **environment):
-        """A launcher whose ranks run the Python text `script`."""
-        command = [PROGRAM, "launch", *map(str, options), "--program", sys.executable, "--", "-c", WORKER, script]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env=clean_environment(**{MARKER: self.marker}, **environment))
+    def start(self, script, *options, before=(), **environment):
+        """A launcher whose ranks run the Python text `script`. `before`: a command that becomes the launcher."""
+        command = [*before, PROGRAM, "launch", *map(str, options), "--program", sys.executable, "--", "-c", WORKER, script]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env=clean_environment(**{MARKER: self.marker}, **environment))
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
 
     def end(self, launcher, code):
         """stdout and stderr of a launcher that is to end with `code`, and to leave nothing behind."""
-        out, err = launcher.communicate(timeout=60)
+        out, err = launcher.communicate(timeout=120)
         self.assertEqual(launcher.returncode, code, out + err)
         return out, err
 
@@ -83,7 +87,7 @@ class LaunchTest(unittest.TestCase):
         return found
 
     def wait_until(self, condition):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not condition():
             self.assertLess(time.monotonic(), deadline, "nothing happened")
             time.sleep(0.02)
@@ -108,6 +112,14 @@ class LaunchTest(unittest.TestCase):
             self.assertEqual({name: world.get(name) for name in expected}, {name: str(value) for name, value in expected.items()})
             self.assertEqual(world["MASTER_PORT"], worlds[0]["MASTER_PORT"])
 
+    def test_cpu_is_a_rank_for_each_core_that_the_launcher_may_use(self):
+        core = str(min(os.sched_getaffinity(0)))
+        out, _ = self.launch('print(os.environ["WORLD_SIZE"])', "--nproc-per-node", "cpu", before=("taskset", "-c", core))
+        self.assertIn("[rank0]:1\n", out)
+
+    def test_ends_of_ranks_are_noticed_where_the_parent_ignores_them(self):
+        self.launch("sys.exit(0)", "--nproc-per-node", 2, before=("bash", "-c", 'trap "" CHLD; exec "$@"', "bash"))
+
     def test_only_the_chosen_ranks_are_shown_and_all_are_logged(self):
         script = 'print("out", rank); sys.stderr.write(f"err {rank}")'
         for options, environment, shown in (([], {}, ["0"]), ([], {"LOG_RANK": "1,2"}, ["1", "2"]), (["--log-rank", "2"], {"LOG_RANK": "1"}, ["2"])):
@@ -124,7 +136,7 @@ class LaunchTest(unittest.TestCase):
 if rank == 2:
     for i in range(30): print("line", i)
     sys.exit(7)
-time.sleep(1); sys.exit(9)"""
+time.sleep(5); sys.exit(9)"""
         out, err = self.launch(script, "--nproc-per-node", 4, code=7)
         self.assertRegex(err, r"(?m)^titanium launch: rank 2 \(node 0, process \d+\) failed first: exit code 7\. Its last lines:$")
         self.assertEqual(re.findall(r"\[rank2\]:line (\d+)", err), [str(i) for i in range(10, 30)])
@@ -206,10 +218,21 @@ print("ready", flush=True); waits()"""
             self.assertEqual(probe.connect_ex(("127.0.0.2", port)), errno.ECONNREFUSED, "the store's port is still open")
         self.assertEqual(sorted(path.name for path in (self.folder / run_id / "attempt_0").iterdir()), list("01234567"))
 
+    def test_requests_to_ranks_do_not_end_a_launcher_that_waits_for_nodes(self):
+        endpoint = f"127.0.0.1:{free_port()}"
+        launchers = [self.start("pass", "--nnodes", 2, "--node-rank", 0, "--rdzv-endpoint", endpoint)]
+        address = endpoint.split(":")
+        self.wait_until(lambda: listens(address[0], int(address[1])))
+        for request in (signal.SIGUSR1, signal.SIGUSR2):
+            launchers[0].send_signal(request)
+        launchers.append(self.start("pass", "--nnodes", 2, "--node-rank", 1, "--rdzv-endpoint", endpoint))
+        for launcher in launchers:
+            self.end(launcher, 0)
+
     def test_all_nodes_restart_together(self):
         script = """
 if attempt == 0 and rank == 5: print("trouble"); sys.exit(3)
-if attempt == 0 and rank < 4: time.sleep(2); sys.exit(5)  # as ranks do that miss a peer
+if attempt == 0 and rank < 4: time.sleep(5); sys.exit(5)  # as ranks do that miss a peer
 print("fine")"""
         first, second = [self.end(launcher, 0) for launcher in self.nodes(script, 2, "--nproc-per-node", 4, "--max-restarts", 1)]
         for out, err in (first, second):
@@ -280,7 +303,11 @@ print("fine")"""
         with socket.create_connection(("127.0.0.1", port)):
             pass
         for family, other in ((socket.AF_INET, "127.0.0.3"), (socket.AF_INET6, "::1")):
-            with socket.socket(family) as probe:
+            try:
+                probe = socket.socket(family)
+            except OSError:
+                continue  # a kernel without IPv6
+            with probe:
                 self.assertNotEqual(probe.connect_ex((other, port)), 0, f"{other} is open")
         for launcher in launchers:
             launcher.terminate()
@@ -367,7 +394,7 @@ while not os.path.exists(os.environ["STOPPED"]): time.sleep(0.05)"""
     def test_real_torchrun_starts_titanium(self):
         torchrun = pathlib.Path(sys.executable).parent / "torchrun"
         config = "configs/llama3/debug_model_cpu.toml"
-        command = [sys.executable, torchrun, "--standalone", "--nproc-per-node", "2", "--no-python", PROGRAM, "config", "check", config]
+        command = [sys.executable, torchrun, "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2", "--no-python", PROGRAM, "config", "check", config]
         result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=clean_environment())
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stdout.count(f"{config} is valid."), 2, result.stdout)

@@ -15,16 +15,11 @@ import unittest
 import urllib.error
 import urllib.request
 
+from free_ports import free_port
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 PROGRAM = os.environ["TITANIUM"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Observe(unittest.TestCase):

@@ -5,10 +5,12 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 import urllib.request
 import zlib
@@ -32,11 +34,19 @@ def titanium(*arguments):
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, cwd=ROOT)
 
 
+def remove(folder):
+    """Again where a process of the browser has written meanwhile, which may outlive it for a moment."""
+    for _ in range(50):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
+
+
 class Page(unittest.TestCase):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(remove, self.folder)
         self.page = self.folder / "report.html"
 
     def report(self, *folders, script="", **options):

@@ -10,13 +10,14 @@ import json
 import pathlib
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import sysconfig
 import threading
 import time
 import urllib.parse
+
+from free_ports import free_ports
 
 KEY, SECRET = "AKIATITANIUMTEST", "secret/secret+secret"
 READER_KEY, READER_SECRET = "AKIAREADERTEST", "readerreader"  # may only list and read the bucket `open`, and `texts/sub` of the bucket `corpus`
@@ -26,12 +27,6 @@ def weed():
     """The program, or None."""
     path = pathlib.Path(sysconfig.get_paths()["scripts"]) / "weed"
     return str(path) if path.exists() else shutil.which("weed")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def signed_headers(method, host, path, body=b"", key=KEY, secret=SECRET, query=""):
@@ -52,7 +47,8 @@ def signed_headers(method, host, path, body=b"", key=KEY, secret=SECRET, query="
 class S3Server:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
-        self.port = free_port()
+        names = ("master.port", "volume.port", "filer.port", "master.port.grpc", "volume.port.grpc", "filer.port.grpc", "s3.port.grpc")
+        self.port, *ports = free_ports(1 + len(names))
         self.host = f"127.0.0.1:{self.port}"
         identities = [
             {"name": "all", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin", "Read", "Write", "List"]},
@@ -61,13 +57,12 @@ class S3Server:
         config = self.folder / "s3.json"
         config.write_text(json.dumps({"identities": identities}))
         (self.folder / "data").mkdir()
-        ports = {name: free_port() for name in ("master.port", "volume.port", "filer.port", "master.port.grpc", "volume.port.grpc", "filer.port.grpc", "s3.port.grpc")}
         command = [weed(), "-logtostderr=true", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={self.folder / 'data'}", "-s3", f"-s3.port={self.port}", f"-s3.config={config}", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.preStopSeconds=0", "-master.volumeSizeLimitMB=64", "-volume.max=60"]
-        command += [f"-{name}={port}" for name, port in ports.items()]
+        command += [f"-{name}={port}" for name, port in zip(names, ports)]
         self.log = open(self.folder / "weed.log", "wb")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, cwd=self.folder)
 
-    def wait(self, seconds=60):
+    def wait(self, seconds=120):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with contextlib.suppress(OSError, http.client.HTTPException):

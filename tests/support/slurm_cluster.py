@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 import time
 
+from free_ports import free_ports
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue", "scancel")
 PR_SET_PDEATHSIG = 1
 
@@ -22,7 +24,7 @@ SlurmctldPort={port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket,cred_expire=5
+AuthInfo=socket={folder}/munge.socket,cred_expire=10
 CryptoType=crypto/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -61,12 +63,6 @@ def find(name):
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class SlurmCluster:
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="slurm_"))
@@ -83,9 +79,10 @@ class SlurmCluster:
 
     def _start(self):
         folder, host = self.folder, socket.gethostname()
-        nodes = "\n".join(f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=16 RealMemory=1000 Gres=gpu:8 State=UNKNOWN"
-                          for i in (1, 2))
-        (folder / "slurm.conf").write_text(CONFIGURATION.format(host=host, port=free_port(), folder=folder, nodes=nodes,
+        port, *node_ports = free_ports(3)
+        nodes = "\n".join(f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={node_port} CPUs=16 RealMemory=1000 Gres=gpu:8 State=UNKNOWN"
+                          for i, node_port in enumerate(node_ports, 1))
+        (folder / "slurm.conf").write_text(CONFIGURATION.format(host=host, port=port, folder=folder, nodes=nodes,
                                                                first_job=random.randrange(1, 50000)))  # ports follow from it
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         for gpu in range(8):
@@ -118,7 +115,7 @@ class SlurmCluster:
     def bring_back(self, node):
         """Ends the time of a node that was set down. It may have registered itself again before (ReturnToService), and then there is nothing to resume."""
         def is_up():
-            if not self.node_states()[node].startswith("down"):
+            if not self.node_states().get(node, "down").startswith("down"):
                 return True
             self.command("scontrol", "update", f"nodename={node}", "state=resume", check=False)
             return False
@@ -159,13 +156,13 @@ class SlurmCluster:
     def state(self, number):
         return self.job(number)["JobState"]
 
-    def wait_for_end(self, number, seconds=90):
+    def wait_for_end(self, number, seconds=180):
         """The job's record when it has ended."""
         ends = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"}
         self.wait_until(lambda: self.state(number) in ends, f"the end of job {number}", seconds)
         return self.job(number)
 
-    def wait_until(self, condition, what, seconds=60):
+    def wait_until(self, condition, what, seconds=180):
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"waited for {what} in vain:\n{self.logs()}"

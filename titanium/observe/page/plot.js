@@ -393,6 +393,6 @@ function drawAll() {
   requestAnimationFrame(() => {
     waiting = false;
     plots.forEach(draw);
-    document.body.dataset.drawn = String(plots.length);
+    if (state.data) document.body.dataset.drawn = String(plots.length); // a live page is empty at first
   });
 }
