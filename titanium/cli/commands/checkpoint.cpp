@@ -1,12 +1,11 @@
 // titanium checkpoint: lists what a run has saved and checks it for damage.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "titanium/base/error.h"
 #include "titanium/base/thousands.h"
 #include "titanium/checkpoint/step_folders.h"
 #include "titanium/checkpoint/weights_source.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 
 namespace titanium::cli {
 namespace {
@@ -41,20 +40,19 @@ int verify(const std::string& path) {
 }  // namespace
 
 int run_checkpoint(Arguments args) {
-  CLI::App app("Lists and checks checkpoints.", "checkpoint");
-  app.require_subcommand(1);
-  CLI::App& command = *app.add_subcommand("verify",
-                                          "Reads a checkpoint of any format and compares it with the checksums that it "
-                                          "has: those of titanium.json in what "
-                                          "Titanium wrote, or torch's own. Says which they were. Prints a line for "
-                                          "everything that is missing or has changed, "
-                                          "and ends with exit code 1 if there is any.");
+  CommandLine app("Lists and checks checkpoints.", "checkpoint");
+  CommandLine& command = app.subcommand("verify",
+                                        "Reads a checkpoint of any format and compares it with the checksums that it "
+                                        "has: those of titanium.json in what "
+                                        "Titanium wrote, or torch's own. Says which they were. Prints a line for "
+                                        "everything that is missing or has changed, "
+                                        "and ends with exit code 1 if there is any.");
   std::string path;
-  command.add_option("DIR", path, "Checkpoint")->required();
-  CLI::App& listing = *app.add_subcommand("list", "Lists the steps that a run has saved, with files and bytes.");
-  listing.add_option("DIR", path, "Folder of the checkpoints of a run")->required();
-  if (!parse_arguments(app, args)) return 0;
-  return listing.parsed() ? list(path) : verify(path);
+  command.option("DIR", path, "Checkpoint").required();
+  CommandLine& listing = app.subcommand("list", "Lists the steps that a run has saved, with files and bytes.");
+  listing.option("DIR", path, "Folder of the checkpoints of a run").required();
+  if (!app.parse(args)) return 0;
+  return listing.chosen() ? list(path) : verify(path);
 }
 
 }  // namespace titanium::cli

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <regex>
 #include <set>
 #include <sstream>
 
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/cli/help.h"
 #include "titanium/config/schema.h"
 
@@ -149,9 +148,9 @@ std::string bash_script() {
 
 int run_completion(Arguments args) {
   std::string shell;
-  CLI::App app("Prints a script that completes commands, options and values in a shell.", "completion");
-  app.add_option("shell", shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
-  if (!parse_arguments(app, args)) return 0;
+  CommandLine app("Prints a script that completes commands, options and values in a shell.", "completion");
+  app.option("shell", shell, "bash or zsh").required().one_of({"bash", "zsh"});
+  if (!app.parse(args)) return 0;
   std::string script = bash_script();
   if (shell == "zsh") script = kZshHead + filled(script, "_titanium", "_titanium_words") + kZshTail;
   std::fputs(script.c_str(), stdout);

@@ -1,13 +1,12 @@
 // titanium config show|check|options: what a configuration resolves to, whether it is valid, what there is to set.
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 
 #include "titanium/base/error.h"
 #include "titanium/base/nearest_name.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/cli/help.h"
 #include "titanium/config/availability.h"
 #include "titanium/config/dump.h"
@@ -66,13 +65,13 @@ CheckArguments parse_check_arguments(Arguments args) {
     throw UsageError("config check needs a file: titanium config check FILE [--section.key value ...]");
   }
   CheckArguments parsed;
-  CLI::App app("", "titanium config check");
-  app.allow_extras();
-  app.add_option("--ranks", parsed.ranks)->check(CLI::PositiveNumber);
-  auto* gpu = app.add_option("--gpu", parsed.gpu);
-  app.add_option("--gpu-memory", parsed.gpu_memory)->check(CLI::PositiveNumber)->excludes(gpu);
-  parse_arguments(app, args.subspan(1));
-  parsed.options = app.remaining();
+  CommandLine app("", "titanium config check");
+  app.take_run_options();
+  app.option("--ranks", parsed.ranks).positive();
+  const auto gpu = app.option("--gpu", parsed.gpu);
+  app.option("--gpu-memory", parsed.gpu_memory).positive().excludes(gpu);
+  app.parse(args.subspan(1));
+  parsed.options = app.run_options();
   parsed.options.insert(parsed.options.begin(), "--job.config_file=" + args[0]);
   return parsed;
 }

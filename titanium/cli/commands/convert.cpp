@@ -1,8 +1,7 @@
 // titanium convert: writes weights in another format.
-#include <CLI/CLI.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/config/job_config.h"
 #include "titanium/models/convert_weights.h"
 #include "titanium/models/registry.h"
@@ -73,28 +72,27 @@ void convert(const Options& options) {
 
 int run_convert(Arguments args) {
   Options options;
-  CLI::App app(
+  CommandLine app(
       "Writes the weights of SRC in another format to DST. SRC is a distributed checkpoint (DCP), a folder or file of\n"
       "Hugging Face weights, a file of torch.save, or a folder of Meta's Llama (consolidated.NN.pth, params.json).\n"
       "Hugging Face weights need the sizes of the model: from config.json or params.json beside the weights, from\n"
       "--hf-assets or from --model.flavor. Between DCP and torch.save everything is taken over, training state too,\n"
       "unless --model.flavor is given; then only that model's weights are, under its own names.",
       "convert");
-  app.add_option("SRC", options.source, "What to convert")->required();
-  app.add_option(
-         "DST", options.target,
-         "Folder (dcp, hf) or file (torch) to write, or an address (s3://, gs://); it appears when it is complete")
-      ->required();
-  app.add_option("--to", options.to, "dcp, hf or torch")->required()->check(CLI::IsMember(kFormats));
-  app.add_option("--model.name,--model_name", options.model_name,
-                 "Model family; without it the one of config.json, else that of the default configuration");
-  app.add_option("--model.flavor,--model_flavor", options.model_flavor, "Its size");
-  app.add_option("--export-dtype,--export_dtype", options.export_dtype,
-                 "float32, bfloat16 or float16 for the weights; without it as they are");
-  app.add_option("--hf-assets,--hf_assets_path", options.assets,
-                 "Folder with config.json and the tokenizer's files, for --to hf; without it the folder of SRC");
-  app.add_flag("--force", options.force, "Replace DST if it exists");
-  if (!parse_arguments(app, args)) return 0;
+  app.option("SRC", options.source, "What to convert").required();
+  app.option("DST", options.target,
+             "Folder (dcp, hf) or file (torch) to write, or an address (s3://, gs://); it appears when it is complete")
+      .required();
+  app.option("--to", options.to, "dcp, hf or torch").required().one_of(kFormats);
+  app.option("--model.name,--model_name", options.model_name,
+             "Model family; without it the one of config.json, else that of the default configuration");
+  app.option("--model.flavor,--model_flavor", options.model_flavor, "Its size");
+  app.option("--export-dtype,--export_dtype", options.export_dtype,
+             "float32, bfloat16 or float16 for the weights; without it as they are");
+  app.option("--hf-assets,--hf_assets_path", options.assets,
+             "Folder with config.json and the tokenizer's files, for --to hf; without it the folder of SRC");
+  app.flag("--force", options.force, "Replace DST if it exists");
+  if (!app.parse(args)) return 0;
   convert(options);
   return 0;
 }

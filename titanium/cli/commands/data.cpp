@@ -1,12 +1,11 @@
 // titanium data: looks at training data, tokenises it, and says what a run will read.
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/printable.h"
 #include "titanium/base/progress.h"
 #include "titanium/base/thousands.h"
 #include "titanium/base/usable_cores.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/cli/commands/data_commands.h"
 #include "titanium/data/inspection.h"
 #include "titanium/data/preparation.h"
@@ -24,12 +23,11 @@ struct InspectOptions {
   bool json = false;
 };
 
-void add_reading_options(CLI::App& app, data::ReadOptions& reading) {
-  app.add_option("--text-field", reading.text_field, "Field or column that holds the text or the tokens")
-      ->capture_default_str();
-  app.add_option("--token-dtype", reading.token_dtype, "Type of the tokens in raw arrays")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"uint16", "uint32", "int32", "int64"}));
+void add_reading_options(CommandLine& app, data::ReadOptions& reading) {
+  app.option("--text-field", reading.text_field, "Field or column that holds the text or the tokens").shows_default();
+  app.option("--token-dtype", reading.token_dtype, "Type of the tokens in raw arrays")
+      .shows_default()
+      .one_of({"uint16", "uint32", "int32", "int64"});
 }
 
 std::string count_text(const std::optional<int64_t>& count, const char* otherwise) {
@@ -81,15 +79,13 @@ void print_json(const data::Inspection& found) {
 
 }  // namespace
 
-Action declare_inspect(CLI::App& app) {
+Action declare_inspect(CommandLine& app) {
   const auto options = std::make_shared<InspectOptions>();
-  app.add_option("path", options->path, "A file or a folder")->required();
+  app.option("path", options->path, "A file or a folder").required();
   add_reading_options(app, options->inspection.reading);
-  app.add_option("--records", options->inspection.samples, "Records to show")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1'000'000));
-  app.add_flag("--all", options->inspection.count_all, "Count the records of large files without an index, too");
-  app.add_flag("--json", options->json, "Write one JSON object");
+  app.option("--records", options->inspection.samples, "Records to show").shows_default().between(0, 1'000'000);
+  app.flag("--all", options->inspection.count_all, "Count the records of large files without an index, too");
+  app.flag("--json", options->json, "Write one JSON object");
   return [options] {
     const data::Inspection found = data::inspect(options->path, options->inspection);
     options->json ? print_json(found) : print_text(*options, found);
@@ -97,7 +93,7 @@ Action declare_inspect(CLI::App& app) {
   };
 }
 
-Action declare_prepare(CLI::App& app) {
+Action declare_prepare(CommandLine& app) {
   struct Options {
     std::string path, tokenizer, out;
     data::Preparation preparation;
@@ -105,17 +101,15 @@ Action declare_prepare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   data::Preparation& preparation = options->preparation;
   preparation.threads = usable_cores();
-  app.add_option("path", options->path, "A file or a folder")->required();
-  app.add_option("--tokenizer", options->tokenizer, "Folder with tokenizer.json")->required();
-  app.add_option("--out", options->out, "Folder for the shards")->required();
+  app.option("path", options->path, "A file or a folder").required();
+  app.option("--tokenizer", options->tokenizer, "Folder with tokenizer.json").required();
+  app.option("--out", options->out, "Folder for the shards").required();
   add_reading_options(app, preparation.reading);
-  app.add_flag("--skip-bad-records", preparation.skip_bad_records, "Leave records out that cannot be used");
-  app.add_option("--threads", preparation.threads, "Threads that tokenise")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--shard-records", preparation.shard_records, "Records of a shard")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 100'000'000));
+  app.flag("--skip-bad-records", preparation.skip_bad_records, "Leave records out that cannot be used");
+  app.option("--threads", preparation.threads, "Threads that tokenise").shows_default().between(1, 1024);
+  app.option("--shard-records", preparation.shard_records, "Records of a shard")
+      .shows_default()
+      .between(1, 100'000'000);
   return [options] {
     data::Preparation& preparation = options->preparation;
     const auto tokenizer = data::Tokenizer::load(options->tokenizer);
@@ -142,17 +136,16 @@ Action declare_prepare(CLI::App& app) {
 int run_data(Arguments args) {
   if (!args.empty() && args[0] == "plan") return plan_data(args.subspan(1));
   if (!args.empty() && args[0] == "prepare-images") return prepare_image_data(args.subspan(1));
-  CLI::App app("Training data.", "data");
-  app.require_subcommand(1);
-  CLI::App* inspect = app.add_subcommand("inspect", "Tells format, size and first records of a file or folder");
-  const Action inspecting = declare_inspect(*inspect);
-  CLI::App* prepare = app.add_subcommand("prepare", "Tokenises a file or folder into shards to train from");
-  const Action preparing = declare_prepare(*prepare);
-  app.add_subcommand("prepare-images",
-                     "Encodes images and captions once, to train from without encoders; takes the options of a run");
-  app.add_subcommand("plan", "Says what a run will read; takes the options of a run");
-  if (!parse_arguments(app, args)) return 0;
-  return inspect->parsed() ? inspecting() : preparing();
+  CommandLine app("Training data.", "data");
+  CommandLine& inspect = app.subcommand("inspect", "Tells format, size and first records of a file or folder");
+  const Action inspecting = declare_inspect(inspect);
+  CommandLine& prepare = app.subcommand("prepare", "Tokenises a file or folder into shards to train from");
+  const Action preparing = declare_prepare(prepare);
+  app.subcommand("prepare-images",
+                 "Encodes images and captions once, to train from without encoders; takes the options of a run");
+  app.subcommand("plan", "Says what a run will read; takes the options of a run");
+  if (!app.parse(args)) return 0;
+  return inspect.chosen() ? inspecting() : preparing();
 }
 
 }  // namespace titanium::cli

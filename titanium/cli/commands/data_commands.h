@@ -1,20 +1,16 @@
-// The parts of `titanium data`. Each declares its options on a CLI11 app and returns what to do when it was chosen.
+// The parts of `titanium data`. Each declares its options and returns what to do when it was chosen.
 #pragma once
 
 #include <functional>
 
-#include "titanium/cli/commands.h"
-
-namespace CLI {
-class App;
-}
+#include "titanium/cli/command_line.h"
 
 namespace titanium::cli {
 
 using Action = std::function<int()>;
 
-Action declare_inspect(CLI::App& app);
-Action declare_prepare(CLI::App& app);
+Action declare_inspect(CommandLine& app);
+Action declare_prepare(CommandLine& app);
 
 // `titanium data plan` and `prepare-images` take the options of a run, like `train`.
 int plan_data(Arguments args);

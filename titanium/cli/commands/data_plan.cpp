@@ -1,9 +1,8 @@
 // titanium data plan: what a run will read.
-#include <CLI/CLI.hpp>
 #include <cmath>
 
 #include "titanium/base/thousands.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/cli/commands/data_commands.h"
 #include "titanium/config/load_config.h"
 #include "titanium/config/validate.h"
@@ -130,12 +129,11 @@ void print_remarks(const Plan& plan) {
 
 int plan_data(Arguments args) {
   int64_t ranks = 0;
-  CLI::App app(kDescription, "titanium data plan");
-  app.allow_extras();
-  app.add_option("--ranks", ranks, "Ranks of the run (default: as few as the degrees ask for)")
-      ->check(CLI::PositiveNumber);
-  if (!parse_arguments(app, args)) return 0;
-  const JobConfig config = config::load_config(app.remaining()).config;
+  CommandLine app(kDescription, "titanium data plan");
+  app.take_run_options();
+  app.option("--ranks", ranks, "Ranks of the run (default: as few as the degrees ask for)").positive();
+  if (!app.parse(args)) return 0;
+  const JobConfig config = config::load_config(app.run_options()).config;
   if (ranks == 0) ranks = config::fewest_ranks(config.parallelism);
   const Plan plan = plan_of(config, parallel::parallel_dims(config.parallelism, ranks).batch());
   const std::vector<double> samples = samples_by_source(plan);

@@ -1,9 +1,8 @@
 // titanium data prepare-images: encodes a set of images once.
-#include <CLI/CLI.hpp>
 
 #include "titanium/base/error.h"
 #include "titanium/base/thousands.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/cli/commands/data_commands.h"
 #include "titanium/config/load_config.h"
 #include "titanium/models/registry.h"
@@ -15,21 +14,21 @@ namespace titanium::cli {
 int prepare_image_data(Arguments args) {
   train::ImagePreparation preparation;
   std::string out;
-  CLI::App app(
+  CommandLine app(
       "Encodes a set of images and captions once, with the autoencoder and the encoders of the configuration, into a\n"
       "folder to train from with encoder.offline. All options of titanium train are taken too. A preparation that was\n"
       "stopped goes on when it is started again.",
       "titanium data prepare-images");
-  app.allow_extras();
-  app.add_option("--out", out, "Folder for the encodings")->required();
-  app.add_flag("--validation", preparation.validation, "Encode validation.dataset instead of training.dataset");
-  app.add_option("--batch", preparation.batch, "Images at once")->capture_default_str()->check(CLI::Range(1, 65536));
-  app.add_option("--shard-samples", preparation.shard_samples, "Samples of an archive, at least")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1'000'000));
-  if (!parse_arguments(app, args)) return 0;
+  app.take_run_options();
+  app.option("--out", out, "Folder for the encodings").required();
+  app.flag("--validation", preparation.validation, "Encode validation.dataset instead of training.dataset");
+  app.option("--batch", preparation.batch, "Images at once").shows_default().between(1, 65536);
+  app.option("--shard-samples", preparation.shard_samples, "Samples of an archive, at least")
+      .shows_default()
+      .between(1, 1'000'000);
+  if (!app.parse(args)) return 0;
   preparation.out = out;
-  const JobConfig config = config::load_config(app.remaining()).config;
+  const JobConfig config = config::load_config(app.run_options()).config;
   const Device device = parse_device(config.training.device, /*local_rank=*/0);
   const train::ImagePreparationCounts counts = train::prepare_images(config, preparation, device);
   fmt::print("{} has {} samples, {} of them from before; {} images were too small, {} records were bad.\n", out,

@@ -3,12 +3,11 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/cli/commands/train.h"
 
 namespace titanium::cli {
@@ -31,20 +30,18 @@ struct Request {
   std::optional<double> expected_gbs;
 };
 
-void declare_options(CLI::App& app, Request& request) {
-  app.add_flag("--json", request.json, "Print JSON instead of a page");
-  app.add_option("--output", request.output, "Write to this file instead of stdout");
-  app.add_flag("--strict", request.strict, "Warnings are errors");
-  app.add_option("--storage-mib", request.storage_mib,
-                 "MiB that each rank writes into the checkpoint folder and reads again")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--expect-gbs", request.expected_gbs,
-                 "Bus bandwidth in GB/s that collectives have to reach (default: known for the GPUs of one node)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--timeout", request.timeout, "Seconds to wait for the other ranks")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+void declare_options(CommandLine& app, Request& request) {
+  app.flag("--json", request.json, "Print JSON instead of a page");
+  app.option("--output", request.output, "Write to this file instead of stdout");
+  app.flag("--strict", request.strict, "Warnings are errors");
+  app.option("--storage-mib", request.storage_mib,
+             "MiB that each rank writes into the checkpoint folder and reads again")
+      .positive()
+      .shows_default();
+  app.option("--expect-gbs", request.expected_gbs,
+             "Bus bandwidth in GB/s that collectives have to reach (default: known for the GPUs of one node)")
+      .positive();
+  app.option("--timeout", request.timeout, "Seconds to wait for the other ranks").positive().shows_default();
 }
 
 void write(const Request& request, const doctor::Report& report) {
@@ -74,14 +71,13 @@ int run_doctor(Arguments args) {
   const auto then = std::ranges::find(args, "--then");
   const Arguments command = then == args.end() ? Arguments() : Arguments(then + 1, args.end());
   Request request;
-  CLI::App app(kDescription, "doctor");
-  app.allow_extras();
+  CommandLine app(kDescription, "doctor");
+  app.take_run_options();
   declare_options(app, request);
-  app.add_option("--then",
-                 "Become titanium COMMAND... when the run can start; its options are those that are looked at")
-      ->type_name("COMMAND...");
-  if (!parse_arguments(app, args.first(static_cast<size_t>(then - args.begin())))) return 0;
-  std::vector<std::string> options = app.remaining();
+  app.mention("--then", "Become titanium COMMAND... when the run can start; its options are those that are looked at")
+      .takes("COMMAND...");
+  if (!app.parse(args.first(static_cast<size_t>(then - args.begin())))) return 0;
+  std::vector<std::string> options = app.run_options();
   if (then != args.end()) {
     if (command.empty() || command[0] != "train" || !options.empty()) {
       throw UsageError("doctor --then is followed by train and its options, and no option of train stands before it.");

@@ -1,12 +1,11 @@
 // titanium download: fetches files of a repository of the Hugging Face hub.
 #include <fnmatch.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 
 #include "titanium/base/progress.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/remote/hub_download.h"
 
 namespace titanium::cli {
@@ -76,35 +75,34 @@ std::function<bool(const std::string&)> choice(const Options& options) {
   };
 }
 
-void add_options(CLI::App& app, Options& options) {
-  app.add_option("repo,--repo_id,--repo-id", options.repo, "Repository: owner/name")->required();
-  app.add_option("--repo-type", options.kind, "model, dataset or space")
-      ->check(CLI::IsMember({"model", "dataset", "space"}))
-      ->capture_default_str();
-  app.add_option("--revision", options.revision, "Branch, tag or commit")->capture_default_str();
-  app.add_option("--include", options.include, "Only files that match one of these patterns");
-  app.add_option("--exclude", options.exclude, "No files that match one of these patterns");
-  app.add_option(
+void add_options(CommandLine& app, Options& options) {
+  app.option("repo,--repo_id,--repo-id", options.repo, "Repository: owner/name").required();
+  app.option("--repo-type", options.kind, "model, dataset or space")
+      .one_of({"model", "dataset", "space"})
+      .shows_default();
+  app.option("--revision", options.revision, "Branch, tag or commit").shows_default();
+  app.option("--include", options.include, "Only files that match one of these patterns");
+  app.option("--exclude", options.exclude, "No files that match one of these patterns");
+  app.option(
       "--local-dir,--local_dir", options.local_dir,
       "Plain files in this folder instead of Hugging Face's cache; with --assets a folder for the model inside it");
-  app.add_option("--token,--hf_token", options.token,
-                 "Token of the hub; without it HF_TOKEN, or what hf auth login has saved");
-  app.add_option("--max-workers", options.threads, "Files at a time")->check(CLI::Range(1, 64))->capture_default_str();
-  app.add_option("--assets", options.assets,
-                 "As torchtitan's download_hf_assets: tokenizer, safetensors, index, config");
-  app.add_option("--additional_patterns,--additional-patterns", options.additional_patterns,
-                 "As torchtitan's download_hf_assets: more patterns of file names");
-  app.add_flag("--all", options.all, "As torchtitan's download_hf_assets: all files");
+  app.option("--token,--hf_token", options.token,
+             "Token of the hub; without it HF_TOKEN, or what hf auth login has saved");
+  app.option("--max-workers", options.threads, "Files at a time").between(1, 64).shows_default();
+  app.option("--assets", options.assets, "As torchtitan's download_hf_assets: tokenizer, safetensors, index, config");
+  app.option("--additional_patterns,--additional-patterns", options.additional_patterns,
+             "As torchtitan's download_hf_assets: more patterns of file names");
+  app.flag("--all", options.all, "As torchtitan's download_hf_assets: all files");
 }
 
 }  // namespace
 
 int run_download(Arguments args) {
   Options options;
-  CLI::App app("Downloads files of a repository of the Hugging Face hub, where Hugging Face's own tools find them.",
-               "download");
+  CommandLine app("Downloads files of a repository of the Hugging Face hub, where Hugging Face's own tools find them.",
+                  "download");
   add_options(app, options);
-  if (!parse_arguments(app, args)) return 0;
+  if (!app.parse(args)) return 0;
 
   const bool valid =
       std::ranges::count(options.repo, '/') <= 1 && !options.repo.starts_with('/') && !options.repo.ends_with('/') &&

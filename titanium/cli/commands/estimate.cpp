@@ -1,7 +1,6 @@
 // titanium estimate: the memory that a run needs.
-#include <CLI/CLI.hpp>
 
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/config/load_config.h"
 #include "titanium/config/validate.h"
 #include "titanium/train/check_run.h"
@@ -62,14 +61,12 @@ void print(const std::vector<train::ModelPlan>& plans, const JobConfig& config, 
 int run_estimate(Arguments args) {
   int64_t ranks = 0;
   double device_gib = 0;
-  CLI::App app(kDescription, "estimate");
-  app.allow_extras();
-  app.add_option("--ranks", ranks, "Ranks of the run (default: as few as the degrees ask for)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--device-gib", device_gib, "Memory of a device: fail if a rank needs more")
-      ->check(CLI::PositiveNumber);
-  if (!parse_arguments(app, args)) return 0;
-  const config::LoadedConfig loaded = train::with_local_assets(config::load_config(app.remaining()));
+  CommandLine app(kDescription, "estimate");
+  app.take_run_options();
+  app.option("--ranks", ranks, "Ranks of the run (default: as few as the degrees ask for)").positive();
+  app.option("--device-gib", device_gib, "Memory of a device: fail if a rank needs more").positive();
+  if (!app.parse(args)) return 0;
+  const config::LoadedConfig loaded = train::with_local_assets(config::load_config(app.run_options()));
   if (ranks == 0) ranks = config::fewest_ranks(loaded.config.parallelism);
   train::check_options(loaded, ranks, config::Purpose::kPlan);
   std::vector<train::ModelPlan> plans;

@@ -1,5 +1,4 @@
 // titanium eval: the loss of a checkpoint.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -7,7 +6,7 @@
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
 #include "titanium/checkpoint/safetensors/writer.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/data/document.h"
 #include "titanium/data/tokenizer.h"
 #include "titanium/train/inference/evaluate.h"
@@ -89,7 +88,7 @@ train::Evaluation evaluate(const Options& options, const train::CheckpointRun& r
 
 int run_eval(Arguments args) {
   Options options;
-  CLI::App app(
+  CommandLine app(
       "Loss and perplexity of a checkpoint, as one JSON object: {\"loss\": ..., \"perplexity\": ..., \"tokens\": "
       "...}.\n"
       "Every sequence stands for itself; its first token is not predicted. Sequences longer than training.seq_len, or\n"
@@ -99,18 +98,17 @@ int run_eval(Arguments args) {
       "config.json in the checkpoint or in --model.hf_assets_path unless --model.flavor is given, and so does the\n"
       "tokenizer.",
       "eval");
-  app.allow_extras();
-  app.add_option("--checkpoint", options.checkpoint,
-                 "Distributed checkpoint, Hugging Face weights, torch.save file or Meta's shards")
-      ->required();
-  CLI::Option_group& input = *app.add_option_group("input", "One of these");
-  input.add_option("--text", options.text, "JSON lines or text: each document with BOS and EOS is a sequence");
-  input.add_option("--tokens", options.tokens, "JSON file: an array of arrays of token ids");
-  input.require_option(1);
-  app.add_option("--logits", options.logits, "Also write the logits: tensors logits.<i> [tokens, vocabulary] in fp32");
-  if (!parse_arguments(app, args)) return 0;
+  app.take_run_options();
+  app.option("--checkpoint", options.checkpoint,
+             "Distributed checkpoint, Hugging Face weights, torch.save file or Meta's shards")
+      .required();
+  CommandLine& input = app.alternatives("input", "One of these");
+  input.option("--text", options.text, "JSON lines or text: each document with BOS and EOS is a sequence");
+  input.option("--tokens", options.tokens, "JSON file: an array of arrays of token ids");
+  app.option("--logits", options.logits, "Also write the logits: tensors logits.<i> [tokens, vocabulary] in fp32");
+  if (!app.parse(args)) return 0;
 
-  const config::LoadedConfig loaded = config::load_config(app.remaining());
+  const config::LoadedConfig loaded = config::load_config(app.run_options());
   const train::Evaluation result = evaluate(options, train::plan_checkpoint_run(loaded, options.checkpoint));
   const nlohmann::ordered_json json = {
       {"loss", result.loss}, {"perplexity", result.perplexity}, {"tokens", result.tokens}};

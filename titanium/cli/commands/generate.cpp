@@ -1,12 +1,11 @@
 // titanium generate: continues a text with a checkpoint.
 #include "titanium/train/inference/generate.h"
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 
 #include "titanium/base/error.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/data/tokenizer.h"
 #include "titanium/train/inference/load_model.h"
 
@@ -67,7 +66,7 @@ void generate(const train::CheckpointRun& run, const std::string& prompt, train:
 int run_generate(Arguments args) {
   std::string checkpoint, prompt;
   train::GenerateOptions options;
-  CLI::App app(
+  CommandLine app(
       "Continues a prompt with the model of a checkpoint. Prints the prompt with its continuation, once for each of "
       "the\n"
       "batch, without special tokens; a continuation ends at the end-of-sequence token. All options of titanium train\n"
@@ -76,19 +75,19 @@ int run_generate(Arguments args) {
       "does\n"
       "the tokenizer.",
       "generate");
-  app.allow_extras();
-  app.add_option("--checkpoint", checkpoint,
-                 "Distributed checkpoint, Hugging Face weights, torch.save file or Meta's shards")
-      ->required();
-  app.add_option("--prompt", prompt, "Text to continue; BOS is put in front")->required();
-  app.add_option("--temperature", options.temperature, "0: always the most likely token")->capture_default_str();
-  app.add_option("--top-k", options.top_k, "Only the k most likely tokens; 0: all")->capture_default_str();
-  app.add_option("--max-new-tokens", options.max_new_tokens, "Length of the continuation")->capture_default_str();
-  app.add_option("--seed", options.seed, "The same seed gives the same text")->capture_default_str();
-  app.add_option("--batch", options.batch, "Number of continuations")->capture_default_str();
-  if (!parse_arguments(app, args)) return 0;
+  app.take_run_options();
+  app.option("--checkpoint", checkpoint,
+             "Distributed checkpoint, Hugging Face weights, torch.save file or Meta's shards")
+      .required();
+  app.option("--prompt", prompt, "Text to continue; BOS is put in front").required();
+  app.option("--temperature", options.temperature, "0: always the most likely token").shows_default();
+  app.option("--top-k", options.top_k, "Only the k most likely tokens; 0: all").shows_default();
+  app.option("--max-new-tokens", options.max_new_tokens, "Length of the continuation").shows_default();
+  app.option("--seed", options.seed, "The same seed gives the same text").shows_default();
+  app.option("--batch", options.batch, "Number of continuations").shows_default();
+  if (!app.parse(args)) return 0;
 
-  generate(train::plan_checkpoint_run(config::load_config(app.remaining()), checkpoint), prompt, options);
+  generate(train::plan_checkpoint_run(config::load_config(app.run_options()), checkpoint), prompt, options);
   return 0;
 }
 

@@ -1,12 +1,11 @@
 // titanium generate-image: draws images for prompts with a checkpoint.
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <sstream>
 
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/train/inference/draw_images.h"
 #include "titanium/train/inference/load_model.h"
 #include "titanium/train/task/image_data.h"
@@ -108,33 +107,32 @@ void generate(const train::CheckpointRun& run, const Options& options) {
 
 int run_generate_image(Arguments args) {
   Options given;
-  CLI::App app(
+  CommandLine app(
       "Draws an image for each line of a file with the model of a checkpoint, and writes them as PNG. All options of\n"
       "titanium train are taken too: those of [encoder] name the encoders of texts and the autoencoder. The "
       "computation\n"
       "is in float32 unless --training.mixed_precision_param says otherwise.",
       "generate-image");
-  app.allow_extras();
-  app.add_option("--checkpoint", given.checkpoint, "Distributed checkpoint, safetensors or torch.save file")
-      ->required();
-  const auto* prompts = app.add_option("--prompts", given.prompts, "One prompt per line; else inference.prompts_path");
-  const auto* out = app.add_option("--out", given.out, "Folder; else inference.save_img_folder in job.dump_folder");
-  const auto* steps = app.add_option("--steps", given.steps, "From noise to image; else validation.denoising_steps");
-  const auto* guidance = app.add_option("--guidance", given.guidance,
-                                        "Strength of classifier-free guidance, 0: none; else what [validation] says");
-  const auto* seed = app.add_option("--seed", given.seed, "The same seed gives the same images; else debug.seed");
-  const auto* batch = app.add_option("--batch", given.batch, "Prompts at once; else inference.local_batch_size");
-  const auto* size = app.add_option("--size", given.pixels, "Width and height in pixels; else inference.img_size");
-  if (!parse_arguments(app, args)) return 0;
-  const auto run = train::plan_checkpoint_run(config::load_config(app.remaining()), given.checkpoint);
+  app.take_run_options();
+  app.option("--checkpoint", given.checkpoint, "Distributed checkpoint, safetensors or torch.save file").required();
+  const auto prompts = app.option("--prompts", given.prompts, "One prompt per line; else inference.prompts_path");
+  const auto out = app.option("--out", given.out, "Folder; else inference.save_img_folder in job.dump_folder");
+  const auto steps = app.option("--steps", given.steps, "From noise to image; else validation.denoising_steps");
+  const auto guidance = app.option("--guidance", given.guidance,
+                                   "Strength of classifier-free guidance, 0: none; else what [validation] says");
+  const auto seed = app.option("--seed", given.seed, "The same seed gives the same images; else debug.seed");
+  const auto batch = app.option("--batch", given.batch, "Prompts at once; else inference.local_batch_size");
+  const auto size = app.option("--size", given.pixels, "Width and height in pixels; else inference.img_size");
+  if (!app.parse(args)) return 0;
+  const auto run = train::plan_checkpoint_run(config::load_config(app.run_options()), given.checkpoint);
   Options options = defaults_of(run.config);
-  if (*prompts) options.prompts = given.prompts;
-  if (*out) options.out = given.out;
-  if (*steps) options.steps = given.steps;
-  if (*guidance) options.guidance = given.guidance;
-  if (*seed) options.seed = given.seed;
-  if (*batch) options.batch = given.batch;
-  if (*size) options.pixels = given.pixels;
+  if (prompts.given()) options.prompts = given.prompts;
+  if (out.given()) options.out = given.out;
+  if (steps.given()) options.steps = given.steps;
+  if (guidance.given()) options.guidance = given.guidance;
+  if (seed.given()) options.seed = given.seed;
+  if (batch.given()) options.batch = given.batch;
+  if (size.given()) options.pixels = given.pixels;
   check(options);
   generate(run, options);
   return 0;

@@ -1,10 +1,9 @@
 // titanium init: writes a configuration that fits the GPUs that are named, with the reason for each choice.
-#include <CLI/CLI.hpp>
 #include <filesystem>
 
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/train/known_gpus.h"
 #include "titanium/train/propose_run.h"
 
@@ -24,32 +23,26 @@ struct InitArguments {
 };
 
 bool read_arguments(Arguments args, InitArguments& init) {
-  CLI::App app(
+  CommandLine app(
       "Writes a commented configuration for a model on GPUs that need not be here. Layout, precision, recomputation "
       "and "
       "batch are the first choice that fits by the memory plan; each comes with its reason.",
       "init");
-  app.add_option("--model", init.run.model, "Family of the model")->capture_default_str();
-  app.add_option("--flavor", init.run.flavor, "Size of the model")->capture_default_str();
-  app.add_option("--gpus", init.run.gpus, "GPUs of the whole run")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--gpus-per-node", init.run.gpus_per_node, "GPUs of a machine")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  auto* gpu = app.add_option("--gpu", init.gpu, "Name of the GPU: " + train::known_gpu_names());
-  app.add_option("--gpu-memory", init.gpu_memory, "Memory of a GPU in GiB, where it has no name here")
-      ->check(CLI::PositiveNumber)
-      ->excludes(gpu)
-      ->capture_default_str();
-  app.add_option("--seq-len", init.run.seq_len, "Tokens per sample of a text")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--tokenizer", init.tokenizer, "Folder or hf:// address (default: the bundled sample)");
-  app.add_option("--data", init.data, "File, folder or address of texts (default: the bundled sample)");
-  app.add_option("--out", init.out, "The file to write")->capture_default_str();
-  app.add_flag("--force", init.force, "Replace the file if it is there");
-  return parse_arguments(app, args);
+  app.option("--model", init.run.model, "Family of the model").shows_default();
+  app.option("--flavor", init.run.flavor, "Size of the model").shows_default();
+  app.option("--gpus", init.run.gpus, "GPUs of the whole run").between(1, 1 << 20).shows_default();
+  app.option("--gpus-per-node", init.run.gpus_per_node, "GPUs of a machine").between(1, 1024).shows_default();
+  const auto gpu = app.option("--gpu", init.gpu, "Name of the GPU: " + train::known_gpu_names());
+  app.option("--gpu-memory", init.gpu_memory, "Memory of a GPU in GiB, where it has no name here")
+      .positive()
+      .excludes(gpu)
+      .shows_default();
+  app.option("--seq-len", init.run.seq_len, "Tokens per sample of a text").positive().shows_default();
+  app.option("--tokenizer", init.tokenizer, "Folder or hf:// address (default: the bundled sample)");
+  app.option("--data", init.data, "File, folder or address of texts (default: the bundled sample)");
+  app.option("--out", init.out, "The file to write").shows_default();
+  app.flag("--force", init.force, "Replace the file if it is there");
+  return app.parse(args);
 }
 
 std::string quoted(const std::string& text) {

@@ -1,5 +1,4 @@
 // titanium inspect: lists what is in a checkpoint.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -9,7 +8,7 @@
 #include "titanium/checkpoint/tensor_stats.h"
 #include "titanium/checkpoint/torch_file/dtype.h"
 #include "titanium/checkpoint/weights_source.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 
 namespace titanium::cli {
 namespace {
@@ -146,15 +145,15 @@ void print_table(const Json& json, const Options& options) {
 
 int run_inspect(Arguments args) {
   Options options;
-  CLI::App app(
+  CommandLine app(
       "Lists what is in a distributed checkpoint, a folder or file of Hugging Face weights, a file of torch.save or a\n"
       "folder of Meta's Llama: names, dtypes, shapes, sizes, and where the pieces lie.",
       "inspect");
-  app.add_option("PATH", options.path, "Folder or file")->required();
-  app.add_option("--tensor", options.tensor, "Only this tensor, with all its pieces");
-  app.add_flag("--stats", options.stats, "Also minimum, maximum and mean of the finite numbers, and how many are not");
-  app.add_flag("--json", options.json, "As one JSON object");
-  if (!parse_arguments(app, args)) return 0;
+  app.option("PATH", options.path, "Folder or file").required();
+  app.option("--tensor", options.tensor, "Only this tensor, with all its pieces");
+  app.flag("--stats", options.stats, "Also minimum, maximum and mean of the finite numbers, and how many are not");
+  app.flag("--json", options.json, "As one JSON object");
+  if (!app.parse(args)) return 0;
   const Json json = describe(options);
   if (options.json) {
     fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));

@@ -1,7 +1,6 @@
 // titanium launch: starts the processes of a job on this node.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -9,7 +8,7 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/base/usable_cores.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/config/load_config.h"
 #include "titanium/launch/launcher.h"
 #include "titanium/tensor/gpu_backend.h"
@@ -194,33 +193,31 @@ std::vector<std::string> with_dashes(Arguments args) {
   return list;
 }
 
-void declare_options(CLI::App& app, Request& request) {
-  app.add_option("--nproc-per-node", request.processes,
-                 "Processes on this node: a number, gpu (one for each) or cpu (one for each core)")
-      ->capture_default_str();
-  app.add_option("--nnodes", request.nodes, "Nodes, each with a launcher of its own")->capture_default_str();
-  app.add_option("--node-rank", request.node_rank, "Number of this node, from 0")->capture_default_str();
-  app.add_option("--rdzv-endpoint", request.endpoint,
-                 "HOST:PORT where node 0 keeps the store (default port: 29500); not needed for one node");
-  app.add_flag("--standalone", request.standalone, "One node and a free port, as without --rdzv-endpoint");
-  app.add_option("--max-restarts", request.max_restarts,
-                 "How often all ranks are started again after a failure; node 0's counts")
-      ->capture_default_str();
-  app.add_option("--stop-code", request.stop_code,
-                 "Exit code when the job was asked to stop before its end, so that a cluster manager starts it again")
-      ->capture_default_str();
-  app.add_option(
-      "--rdzv-timeout", request.rendezvous_timeout,
-      "Seconds to wait for the other nodes (default: 600, but 30 while the host of node 0 cannot be reached)");
-  app.add_option("--log-dir", request.log_dir,
-                 "Keep the output of every rank in DIR/<run id>/attempt_<k>/<rank>/{stdout,stderr}.log");
-  app.add_option("--log-rank", request.log_ranks,
-                 "Ranks whose output is shown, comma separated (default: $LOG_RANK, else 0)");
-  app.add_option("--run-id,--rdzv-id", request.run_id, "Name of the run (default: made from the time)");
-  app.add_option("--program", request.program, "Start this program instead of titanium");
-  app.add_flag(
-      "--doctor", request.doctor,
-      "Every rank runs titanium doctor first, and trains only if it finds no error; its page is rank 0's output");
+void declare_options(CommandLine& app, Request& request) {
+  app.option("--nproc-per-node", request.processes,
+             "Processes on this node: a number, gpu (one for each) or cpu (one for each core)")
+      .shows_default();
+  app.option("--nnodes", request.nodes, "Nodes, each with a launcher of its own").shows_default();
+  app.option("--node-rank", request.node_rank, "Number of this node, from 0").shows_default();
+  app.option("--rdzv-endpoint", request.endpoint,
+             "HOST:PORT where node 0 keeps the store (default port: 29500); not needed for one node");
+  app.flag("--standalone", request.standalone, "One node and a free port, as without --rdzv-endpoint");
+  app.option("--max-restarts", request.max_restarts,
+             "How often all ranks are started again after a failure; node 0's counts")
+      .shows_default();
+  app.option("--stop-code", request.stop_code,
+             "Exit code when the job was asked to stop before its end, so that a cluster manager starts it again")
+      .shows_default();
+  app.option("--rdzv-timeout", request.rendezvous_timeout,
+             "Seconds to wait for the other nodes (default: 600, but 30 while the host of node 0 cannot be reached)");
+  app.option("--log-dir", request.log_dir,
+             "Keep the output of every rank in DIR/<run id>/attempt_<k>/<rank>/{stdout,stderr}.log");
+  app.option("--log-rank", request.log_ranks,
+             "Ranks whose output is shown, comma separated (default: $LOG_RANK, else 0)");
+  app.option("--run-id,--rdzv-id", request.run_id, "Name of the run (default: made from the time)");
+  app.option("--program", request.program, "Start this program instead of titanium");
+  app.flag("--doctor", request.doctor,
+           "Every rank runs titanium doctor first, and trains only if it finds no error; its page is rank 0's output");
 }
 
 void write_line(launch::Stream stream, std::string_view line) {
@@ -236,11 +233,11 @@ int run_launch(Arguments args) {
   const auto own = with_dashes(args.first(static_cast<size_t>(separator - args.begin())));
   const Arguments command = separator == args.end() ? Arguments() : Arguments(separator + 1, args.end());
   Request request;
-  CLI::App app(
+  CommandLine app(
       "Starts titanium several times, as the ranks of one job: titanium launch --nproc-per-node 8 -- train ...",
       "launch");
   declare_options(app, request);
-  if (!parse_arguments(app, own)) return 0;
+  if (!app.parse(own)) return 0;
   launch::LaunchOptions options = to_options(request, command);
   options.log_format = log_format_of(request, command);
   log_to_stdout(LogLevel::kInfo, options.log_format);

@@ -1,11 +1,10 @@
 // titanium man: prints the manual page, made from the help of every command.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <sstream>
 
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/cli/help.h"
 
 namespace titanium::cli {
@@ -81,8 +80,8 @@ std::string section(const std::string& title, const std::string& help) {
 }  // namespace
 
 int run_man(Arguments args) {
-  CLI::App app("Prints the manual page of all commands, for man.", "man");
-  if (!parse_arguments(app, args)) return 0;
+  CommandLine app("Prints the manual page of all commands, for man.", "man");
+  if (!app.parse(args)) return 0;
   std::string page = kHead;
   std::string_view group;
   for (const Command& command : commands()) {

@@ -1,9 +1,8 @@
 // titanium report: writes a page with the plots of runs.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "titanium/base/file.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/observe/page.h"
 
 namespace titanium::cli {
@@ -12,16 +11,16 @@ int run_report(Arguments args) {
   std::vector<std::string> folders;
   std::string out = "report.html";
   observe::PageOptions options;
-  CLI::App app(
+  CommandLine app(
       "Writes one self-contained HTML file with the plots, the status and the configuration of a run, or of several\n"
       "over each other. It reads metrics.jsonl and run.jsonl, and can be made while the run goes on.",
       "report");
-  app.add_option("RUN_FOLDER", folders, "job.dump_folder of a run; several are drawn over each other")->required();
-  app.add_option("--out", out, "The file to write")->capture_default_str();
-  app.add_option("--points", options.points, "Points of each curve; of more, the least and the greatest are kept")
-      ->check(CLI::Range(size_t{100}, size_t{10'000'000}))
-      ->capture_default_str();
-  if (!parse_arguments(app, args)) return 0;
+  app.option("RUN_FOLDER", folders, "job.dump_folder of a run; several are drawn over each other").required();
+  app.option("--out", out, "The file to write").shows_default();
+  app.option("--points", options.points, "Points of each curve; of more, the least and the greatest are kept")
+      .between(100, 10'000'000)
+      .shows_default();
+  if (!app.parse(args)) return 0;
   std::vector<std::unique_ptr<observe::RunFolder>> runs;
   for (const std::string& folder : folders) runs.push_back(std::make_unique<observe::RunFolder>(folder));
   const std::string page = observe::make_page(observe::page_data(runs, options));

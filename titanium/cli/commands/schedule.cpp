@@ -1,11 +1,9 @@
 // titanium schedule show: the table of a pipeline schedule as text and picture.
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
-
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/schedule/check.h"
 #include "titanium/schedule/csv.h"
 #include "titanium/schedule/render.h"
@@ -20,20 +18,18 @@ struct Options {
   std::vector<int> costs = {1, 1, 1};
 };
 
-void declare(CLI::App& show, Options& options) {
-  show.add_option("--schedule", options.name, fmt::format("{}", fmt::join(schedule::schedule_names(), ", ")))
-      ->required();
-  show.add_option("--pp", options.ranks, "Ranks of the pipeline; not needed with --csv");
-  show.add_option("--microbatches", options.micro_batches, "Micro-batches of a step; not needed with --csv");
-  show.add_option("--stages-per-rank", options.stages_per_rank, "What the schedule asks for unless given");
-  show.add_option("--csv", options.csv, "Table of PipelineScheduleSingle or PipelineScheduleMulti, a line per rank");
-  show.add_option("--costs", options.costs, "Time slots that F, I and W take; B takes those of I and W")
-      ->delimiter(',')
-      ->expected(3)
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  show.add_option("--svg", options.svg, "Write the picture to this file");
-  show.add_option("--write-csv", options.write_csv, "Write the table to this file");
+void declare(CommandLine& show, Options& options) {
+  show.option("--schedule", options.name, fmt::format("{}", fmt::join(schedule::schedule_names(), ", "))).required();
+  show.option("--pp", options.ranks, "Ranks of the pipeline; not needed with --csv");
+  show.option("--microbatches", options.micro_batches, "Micro-batches of a step; not needed with --csv");
+  show.option("--stages-per-rank", options.stages_per_rank, "What the schedule asks for unless given");
+  show.option("--csv", options.csv, "Table of PipelineScheduleSingle or PipelineScheduleMulti, a line per rank");
+  show.option("--costs", options.costs, "Time slots that F, I and W take; B takes those of I and W")
+      .values(3, ',')
+      .between(1, 1000)
+      .shows_default();
+  show.option("--svg", options.svg, "Write the picture to this file");
+  show.option("--write-csv", options.write_csv, "Write the table to this file");
 }
 
 schedule::Table read_table(const schedule::Schedule& kind, const Options& options) {
@@ -86,10 +82,9 @@ int show(const Options& options) {
 
 int run_schedule(Arguments args) {
   Options options;
-  CLI::App app("Pipeline schedules: who computes what when. The picture is that of ideal ranks.", "schedule");
-  app.require_subcommand(1);
-  declare(*app.add_subcommand("show", "Checks a schedule and draws it, a row per rank, time to the right"), options);
-  return parse_arguments(app, args) ? show(options) : 0;
+  CommandLine app("Pipeline schedules: who computes what when. The picture is that of ideal ranks.", "schedule");
+  declare(app.subcommand("show", "Checks a schedule and draws it, a row per rank, time to the right"), options);
+  return app.parse(args) ? show(options) : 0;
 }
 
 }  // namespace titanium::cli

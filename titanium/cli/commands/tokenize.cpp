@@ -2,7 +2,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 #include <limits>
@@ -12,7 +11,7 @@
 #include "titanium/base/json.h"
 #include "titanium/base/printable.h"
 #include "titanium/base/progress.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/data/tokenizer.h"
 
 namespace titanium::cli {
@@ -87,20 +86,21 @@ std::unique_ptr<Progress> progress_of_input() {
 
 int run_tokenize(Arguments args) {
   Options options;
-  CLI::App app("Reads text lines from stdin and writes one JSON array of token ids per line, or the other way round.",
-               "tokenize");
-  app.add_option("--tokenizer", options.tokenizer, "Folder with tokenizer.json or another tokenizer, or its file")
-      ->required();
-  app.add_option("--special", options.special,
-                 "What a special token in a text becomes: token, text (ordinary text) or error")
-      ->check(CLI::IsMember({"token", "text", "error"}))
-      ->capture_default_str();
-  app.add_flag("--decode", options.decode, "Read arrays of ids and write text");
-  app.add_flag("--keep-special", options.keep_special, "With --decode: write special tokens too");
-  app.add_flag("--no-bos", options.no_bos, "Do not put the beginning-of-text token in front");
-  app.add_flag("--no-eos", options.no_eos, "Do not append the end-of-text token");
-  app.add_flag("--json", options.json, "Texts are JSON strings, so that they may hold line breaks");
-  if (!parse_arguments(app, args)) return 0;
+  CommandLine app(
+      "Reads text lines from stdin and writes one JSON array of token ids per line, or the other way round.",
+      "tokenize");
+  app.option("--tokenizer", options.tokenizer, "Folder with tokenizer.json or another tokenizer, or its file")
+      .required();
+  app.option("--special", options.special,
+             "What a special token in a text becomes: token, text (ordinary text) or error")
+      .one_of({"token", "text", "error"})
+      .shows_default();
+  app.flag("--decode", options.decode, "Read arrays of ids and write text");
+  app.flag("--keep-special", options.keep_special, "With --decode: write special tokens too");
+  app.flag("--no-bos", options.no_bos, "Do not put the beginning-of-text token in front");
+  app.flag("--no-eos", options.no_eos, "Do not append the end-of-text token");
+  app.flag("--json", options.json, "Texts are JSON strings, so that they may hold line breaks");
+  if (!app.parse(args)) return 0;
 
   const auto tokenizer = data::Tokenizer::load(options.tokenizer, data::parse_special_in_text(options.special));
   std::ios::sync_with_stdio(false);

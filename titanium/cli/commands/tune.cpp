@@ -1,9 +1,8 @@
 // titanium tune: finds the fastest algorithm for each GEMM of a model on this GPU.
-#include <CLI/CLI.hpp>
 
 #include "titanium/base/error.h"
 #include "titanium/base/progress.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/cli/commands/train.h"
 #include "titanium/comm/environment.h"
 #include "titanium/config/load_config.h"
@@ -49,11 +48,11 @@ void print(const std::vector<ops::GemmTrial>& trials) {
 
 int run_tune(Arguments args) {
   int64_t steps = 10;
-  CLI::App app(kDescription, "tune");
-  app.allow_extras();
-  app.add_option("--steps", steps, "Training steps")->check(CLI::PositiveNumber)->capture_default_str();
-  if (!parse_arguments(app, args)) return 0;
-  const config::LoadedConfig loaded = for_trials(config::load_config(app.remaining()), steps);
+  CommandLine app(kDescription, "tune");
+  app.take_run_options();
+  app.option("--steps", steps, "Training steps").positive().shows_default();
+  if (!app.parse(args)) return 0;
+  const config::LoadedConfig loaded = for_trials(config::load_config(app.run_options()), steps);
   if (gpu_device_count() == 0) {
     throw UsageError("titanium tune measures a GPU, and there is none here (" + gpu_versions() + ").");
   }

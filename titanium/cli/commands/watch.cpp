@@ -1,7 +1,6 @@
 // titanium watch: shows a run while it goes on, in a browser or a terminal.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -9,7 +8,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/printable.h"
-#include "titanium/cli/arguments.h"
+#include "titanium/cli/command_line.h"
 #include "titanium/observe/http_server.h"
 #include "titanium/observe/page.h"
 #include "titanium/observe/text_view.h"
@@ -104,23 +103,18 @@ void show_text(const Runs& runs) {
 
 int run_watch(Arguments args) {
   Options options;
-  CLI::App app(
+  CommandLine app(
       "Shows a run while it goes on, as the page of titanium report, from a small server on this machine. It reads "
       "the\n"
       "run's files and nothing else, so the run may be anywhere that this machine can read.",
       "watch");
-  app.add_option("RUN_FOLDER", options.folders, "job.dump_folder of a run; several are drawn over each other")
-      ->required();
-  app.add_option("--port", options.port, "Port of the page; 0: a free one")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str();
-  app.add_option("--address", options.address, "Address of this machine at which the page is to be had")
-      ->capture_default_str();
-  app.add_flag(
-      "--text", options.text,
-      "Draw the loss and a status line in the terminal instead, again every 2 s while the run goes on; once if "
-      "the output is no terminal");
-  if (!parse_arguments(app, args)) return 0;
+  app.option("RUN_FOLDER", options.folders, "job.dump_folder of a run; several are drawn over each other").required();
+  app.option("--port", options.port, "Port of the page; 0: a free one").between(0, 65535).shows_default();
+  app.option("--address", options.address, "Address of this machine at which the page is to be had").shows_default();
+  app.flag("--text", options.text,
+           "Draw the loss and a status line in the terminal instead, again every 2 s while the run goes on; once if "
+           "the output is no terminal");
+  if (!app.parse(args)) return 0;
   Runs runs;
   for (const std::string& folder : options.folders) runs.push_back(std::make_unique<observe::RunFolder>(folder));
   options.text ? show_text(runs) : serve(runs, options);
