@@ -1,4 +1,5 @@
 // titanium convert: writes weights in another format.
+#include <ranges>
 
 #include "titanium/base/error.h"
 #include "titanium/cli/command_line.h"
@@ -83,7 +84,8 @@ int run_convert(Arguments args) {
   app.option("DST", options.target,
              "Folder (dcp, hf) or file (torch) to write, or an address (s3://, gs://); it appears when it is complete")
       .required();
-  app.option("--to", options.to, "dcp, hf or torch").required().one_of(kFormats);
+  const auto formats = std::views::keys(kFormats);
+  app.option("--to", options.to, "dcp, hf or torch").required().one_of({formats.begin(), formats.end()});
   app.option("--model.name,--model_name", options.model_name,
              "Model family; without it the one of config.json, else that of the default configuration");
   app.option("--model.flavor,--model_flavor", options.model_flavor, "Its size");

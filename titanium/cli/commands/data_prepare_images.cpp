@@ -1,5 +1,4 @@
 // titanium data prepare-images: encodes a set of images once.
-
 #include "titanium/base/error.h"
 #include "titanium/base/thousands.h"
 #include "titanium/cli/command_line.h"

@@ -1,5 +1,4 @@
 // titanium estimate: the memory that a run needs.
-
 #include "titanium/cli/command_line.h"
 #include "titanium/config/load_config.h"
 #include "titanium/config/validate.h"

@@ -1,5 +1,4 @@
 // titanium tune: finds the fastest algorithm for each GEMM of a model on this GPU.
-
 #include "titanium/base/error.h"
 #include "titanium/base/progress.h"
 #include "titanium/cli/command_line.h"
