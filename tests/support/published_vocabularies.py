@@ -114,7 +114,7 @@ def clip(folder):
     caption_folders.write_clip(folder, [tuple(line.split()) for line in lines[1 : 49152 - 256 - 2 + 1]])
     tokenizer = transformers.CLIPTokenizer.from_pretrained(folder)
     assert len(tokenizer) == 49408
-    encode = lambda texts: tokenizer(texts, add_special_tokens=False)["input_ids"]
+    encode = lambda texts: tokenizer(texts)["input_ids"]  # between the two special tokens, which both add in any case
     decode = lambda lists: tokenizer.backend_tokenizer.decode_batch(lists, skip_special_tokens=True)
     usable = lambda text: all(unicodedata.category(letter) != "Cn" for letter in text)
     return Counterpart(folder, encode, decode, ["<|startoftext|>", "<|endoftext|>"], usable=usable)
