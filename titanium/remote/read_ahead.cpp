@@ -7,7 +7,7 @@ namespace titanium::remote {
 namespace {
 
 constexpr int64_t kSmallest = 64 << 10, kLargest = 4 << 20;
-constexpr int64_t kBehindEnd = 16 << 10;  // the first piece there; each is twice as large as the one before
+constexpr int64_t kBehindEnd = 16 << 10;  // the first piece there; the next double up to the usual size
 constexpr int64_t kDeepest = 8;
 constexpr int64_t kPiecesInMemory = 4;  // at least
 
@@ -43,7 +43,7 @@ size_t ReadAhead::read(char* out, size_t size) {
     start_reads();
     if (under_way_.empty() && next_ < source_->size()) {
       start_read(std::min(next_ + behind_end_, source_->size()));
-      behind_end_ *= 2;
+      behind_end_ = std::min(behind_end_ * 2, piece_bytes_);
     }
     if (under_way_.empty()) return 0;
     const bool waits = under_way_.front().wait_for(std::chrono::seconds(0)) != std::future_status::ready;

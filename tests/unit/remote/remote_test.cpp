@@ -216,6 +216,14 @@ TEST_F(Windows, ReadingAheadStopsAtTheEndOfItsPart) {
   EXPECT_EQ(asked(), 1'000'000 + (16 << 10));
 }
 
+TEST_F(Windows, ReadingGoesOnFarBehindTheEndOfItsPart) {
+  ReadAhead reader(std::make_unique<CountedBytes>(content_, reads_), {.end = 1, .memory_bytes = 256 << 10});
+  std::string got, piece(100'000, '\0');
+  while (const size_t count = reader.read(piece.data(), piece.size())) got.append(piece, 0, count);
+  EXPECT_TRUE(got == content_);
+  EXPECT_GT(reads_.size(), 200U);  // each piece twice as large as the one before would be beyond 64 bits
+}
+
 TEST_F(Windows, TwoPlacesThatAreReadInTurnsAndRandomOnesCostLittle) {
   {
     const WindowedBytes bytes(std::make_unique<CountedBytes>(content_, reads_));
