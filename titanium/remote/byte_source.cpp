@@ -54,8 +54,10 @@ class RemoteBytes : public ByteSource {
  public:
   RemoteBytes(std::string path, std::unique_ptr<RemoteObject> object, const RetryPolicy& policy)
       : path_(std::move(path)), object_(std::move(object)), policy_(policy) {
-    with_retries(policy_, [&] {
-      const HttpResponse response = http_through_redirects(object_->request("HEAD"));
+    with_retries(policy_, [&](Clock::time_point until) {
+      HttpRequest request = object_->request("HEAD");
+      request.until = until;
+      const HttpResponse response = http_through_redirects(request);
       if (response.status != 200) object_->explain(response);
       size_ = number_of(response.header("content-length"));
       etag_ = response.header("etag");
@@ -68,14 +70,14 @@ class RemoteBytes : public ByteSource {
   void read(int64_t offset, std::span<char> out) const override {
     TI_ASSERT(offset >= 0 && offset + static_cast<int64_t>(out.size()) <= size_, "beyond the end of {}", path_);
     if (out.empty()) return;
-    with_retries(policy_, [&](std::chrono::milliseconds limit) { attempt(offset, out, limit); });
+    with_retries(policy_, [&](Clock::time_point until) { attempt(offset, out, until); });
   }
 
  private:
-  void attempt(int64_t offset, std::span<char> out, std::chrono::milliseconds limit) const {
+  void attempt(int64_t offset, std::span<char> out, Clock::time_point until) const {
     const int64_t last = offset + static_cast<int64_t>(out.size()) - 1;
     HttpRequest request = object_->request("GET", fmt::format("bytes={}-{}", offset, last));
-    request.limit = limit;
+    request.until = until;
     const HttpResponse response = http_through_redirects(request);
     if (response.status != 200 && response.status != 206) object_->explain(response);
     const std::string etag = response.header("etag");

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "titanium/remote/environment.h"
 
@@ -147,6 +147,13 @@ class Handle {
   CURL* easy_ = nullptr;
 };
 
+// At least 1, because 0 would be no limit.
+long milliseconds_left(const HttpRequest& request) {
+  if (!request.until) return std::numeric_limits<long>::max();
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*request.until - Clock::now());
+  return std::max(1L, static_cast<long>(left.count()));
+}
+
 void set_options(CURL* easy, const HttpRequest& request, const std::string& url, const curl_slist* headers,
                  Transfer& transfer) {
   const auto set = curl().easy_setopt;
@@ -161,9 +168,9 @@ void set_options(CURL* easy, const HttpRequest& request, const std::string& url,
   set(easy, CURLOPT_HTTPHEADER, headers);
   set(easy, CURLOPT_FOLLOWLOCATION, 0L);
   set(easy, CURLOPT_NOSIGNAL, 1L);
-  const long limit = static_cast<long>(request.limit.count());
-  set(easy, CURLOPT_TIMEOUT_MS, limit);
-  set(easy, CURLOPT_CONNECTTIMEOUT_MS, limit > 0 ? std::min(limit, kConnectMilliseconds) : kConnectMilliseconds);
+  const long left = milliseconds_left(request);
+  if (request.until) set(easy, CURLOPT_TIMEOUT_MS, left);
+  set(easy, CURLOPT_CONNECTTIMEOUT_MS, std::min(left, kConnectMilliseconds));
   if (request.direct) set(easy, CURLOPT_NOPROXY, "*");
   for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
     if (const std::string file = variable(name); !file.empty()) set(easy, CURLOPT_CAINFO, file.c_str());  // copied

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,13 +21,16 @@ class TransientError : public Error {
   using Error::Error;
 };
 
+using Clock = std::chrono::steady_clock;
+
 struct HttpRequest {
   std::string method = "GET";
   Url url;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
-  std::chrono::milliseconds limit{0};  // for the whole answer; 0: as long as bytes come
-  bool direct = false;                 // past the proxies that the environment names
+  // The whole answer has come by then, or none. Otherwise it may take as long as bytes come.
+  std::optional<Clock::time_point> until = std::nullopt;
+  bool direct = false;  // past the proxies that the environment names
 };
 
 struct HttpResponse {
@@ -43,9 +47,9 @@ struct HttpResponse {
 using BodySink = std::function<void(int status, std::string_view piece)>;
 
 // One attempt, no redirect followed. Throws TransientError when no whole answer comes: no connection within 10 s, none
-// or hardly any bytes for 20 s, fewer than were announced, or not within the request's limit. Throws Error where
-// libcurl is missing. Bodies go to `sink` where there is one, else into the response. Thread-safe; connections are kept
-// for later requests.
+// or hardly any bytes for 20 s, fewer than were announced, or not all by the time that the request gives. Throws Error
+// where libcurl is missing. Bodies go to `sink` where there is one, else into the response. Thread-safe; connections
+// are kept for later requests.
 HttpResponse http_once(const HttpRequest& request, const BodySink& sink = nullptr);
 
 // The same through up to 5 redirects. A redirect to another server is followed without the headers that hold a token or

@@ -23,17 +23,16 @@ struct RetryPolicy {
   std::chrono::seconds limit{90};
 };
 
-// What `attempt` returns, which may take how long it may last. It throws TransientError for what is worth another
-// attempt; after the deadline that is thrown as an Error that says how long was tried.
+// What `attempt` returns, which may take the moment by which it has to end. It throws TransientError for what is worth
+// another attempt; after the deadline that is thrown as an Error that says how long was tried.
 template <typename Attempt>
 auto with_retries(const RetryPolicy& policy, const Attempt& attempt) {
-  using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   auto pause = policy.first_pause;
   for (int tries = 1;; ++tries) {
     try {
-      if constexpr (std::is_invocable_v<const Attempt&, std::chrono::milliseconds>) {
-        return attempt(std::chrono::duration_cast<std::chrono::milliseconds>(start + policy.limit - Clock::now()));
+      if constexpr (std::is_invocable_v<const Attempt&, Clock::time_point>) {
+        return attempt(start + policy.limit);
       } else {
         return attempt();
       }

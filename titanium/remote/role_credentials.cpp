@@ -82,8 +82,8 @@ HttpRequest direct(const std::string& method, const std::string& url) {
 
 // The answer of a place that the environment names.
 HttpResponse answer_of(HttpRequest request, const char* what) {
-  request.limit = std::chrono::seconds(10);
   return with_retries({.deadline = std::chrono::seconds(20)}, [&] {
+    request.until = Clock::now() + std::chrono::seconds(10);
     HttpResponse response = http_once(request);
     const std::string place = request.url.without_query();
     if (is_transient(response.status)) throw TransientError(fmt::format("{} answers {}", place, response.status));
@@ -96,10 +96,10 @@ HttpResponse answer_of(HttpRequest request, const char* what) {
 
 // The answer of a metadata service; none where nobody answers, which shows within seconds.
 std::optional<HttpResponse> metadata(HttpRequest request) {
-  request.limit = std::chrono::seconds(1);
   bool silent = false;
   return with_retries({.deadline = std::chrono::seconds(20)}, [&]() -> std::optional<HttpResponse> {
     std::optional<HttpResponse> response;
+    request.until = Clock::now() + std::chrono::seconds(1);
     try {
       response = http_once(request);
     } catch (const TransientError&) {

@@ -1,4 +1,6 @@
 // Digests, signatures, addresses, reading ahead, and what a request does with an answer.
+#include <atomic>
+#include <cstdlib>
 #include <random>
 #include <thread>
 
@@ -273,13 +275,15 @@ TEST(Retries, EndAtTheDeadlineWithASentence) {
 
 TEST(Retries, TellAttemptsHowLongTheyMayLast) {
   const RetryPolicy policy{.first_pause = std::chrono::milliseconds(100), .limit = std::chrono::seconds(7)};
-  std::vector<std::chrono::milliseconds> left;
-  with_retries(policy, [&](std::chrono::milliseconds limit) {
-    left.push_back(limit);
-    if (left.size() < 2) throw TransientError("busy");
+  const auto before = Clock::now();
+  std::vector<Clock::time_point> ends;
+  with_retries(policy, [&](Clock::time_point until) {
+    ends.push_back(until);
+    if (ends.size() < 2) throw TransientError("busy");
   });
-  EXPECT_LE(left.at(0), std::chrono::milliseconds(7000));
-  EXPECT_LE(left.at(1), left[0] - std::chrono::milliseconds(50));
+  EXPECT_GE(ends.at(0), before + std::chrono::seconds(7));
+  EXPECT_LE(ends.at(0), Clock::now() + std::chrono::seconds(7));
+  EXPECT_EQ(ends.at(1), ends[0]);
 }
 
 TEST(Http, AnAnswerThatDripsEndsAtTheLimitOfItsRequest) {
@@ -287,8 +291,23 @@ TEST(Http, AnAnswerThatDripsEndsAtTheLimitOfItsRequest) {
     send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
     while (send(std::string(100, 'x'))) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   });
-  const HttpRequest request{.url = parse_url(server.url()), .limit = std::chrono::milliseconds(300)};
-  EXPECT_THROW(http_once(request), TransientError);
+  HttpRequest request{.url = parse_url(server.url())};
+  for (const int milliseconds : {300, 0, -5'000}) {  // also when the time is over before it is sent
+    request.until = Clock::now() + std::chrono::milliseconds(milliseconds);
+    EXPECT_THROW(http_once(request), TransientError);
+  }
+}
+
+TEST(Http, AllRedirectsTogetherEndAtTheLimitOfTheirRequest) {
+  std::atomic<int> requests = 0;
+  const test::LoopbackServer server([&](const std::string&, const test::LoopbackServer::Send& send) {
+    ++requests;
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    send("HTTP/1.1 307 Elsewhere\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n");
+  });
+  HttpRequest request{.url = parse_url(server.url()), .until = Clock::now() + std::chrono::milliseconds(700)};
+  EXPECT_THROW(http_through_redirects(request), TransientError);
+  EXPECT_LE(requests, 3);
 }
 
 TEST(ByteSource, AReadThatDripsEndsAtTheLimitOfItsPolicy) {
