@@ -106,6 +106,11 @@ class RemoteBytes : public ByteSource {
   std::string etag_;
 };
 
+// Messages do not hold the query of such an address, which may be a signature.
+RemoteBytes open_plain(const std::string& path, const RetryPolicy& policy) {
+  return {parse_url(path).without_query(), plain_object(path), policy};
+}
+
 [[noreturn]] void refuse_scheme(const std::string& path, const std::string& scheme) {
   throw UsageError(
       fmt::format("{}: addresses of {}:// are not supported. Supported are https://, http://, s3://, gs://, az:// and "
@@ -118,7 +123,7 @@ class RemoteBytes : public ByteSource {
 std::unique_ptr<ByteSource> open_bytes(const std::string& path, const RetryPolicy& policy) {
   if (!is_url(path)) return std::make_unique<FileBytes>(path);
   const std::string scheme = parse_url(path).scheme;
-  if (scheme == "http" || scheme == "https") return std::make_unique<RemoteBytes>(path, plain_object(path), policy);
+  if (scheme == "http" || scheme == "https") return std::make_unique<RemoteBytes>(open_plain(path, policy));
   if (scheme == "s3" || scheme == "gs") return std::make_unique<RemoteBytes>(path, bucket_object(path), policy);
   if (scheme == "az") return std::make_unique<RemoteBytes>(path, azure_object(path), policy);
   if (scheme == "hf") return std::make_unique<RemoteBytes>(path, hub_object(path), policy);

@@ -323,6 +323,17 @@ TEST(ByteSource, AReadThatDripsEndsAtTheLimitOfItsPolicy) {
   EXPECT_TRUE(sentence.starts_with(server.url() + "/a: timeout was reached, after 1 attempts in ")) << sentence;
 }
 
+TEST(ByteSource, NoMessageHoldsTheQueryOfAnAddress) {
+  const test::LoopbackServer server([](const std::string& request, const test::LoopbackServer::Send& send) {
+    const char* etag = request.starts_with("HEAD") ? "1" : "2";
+    send(fmt::format("HTTP/1.1 200 OK\r\nETag: {}\r\nContent-Length: 3\r\n\r\nabc", etag));
+  });
+  const auto source = open_bytes(server.url() + "/a?X-Amz-Signature=secret");
+  std::string bytes(3, ' ');
+  EXPECT_EQ(error_of([&] { source->read(0, bytes); }),
+            server.url() + "/a has changed while it was read. Start again, or name an object that stays.");
+}
+
 TEST(Http, RedirectsToAnotherServerLoseTokensAndSignatures) {
   std::vector<std::string> seen;
   const test::LoopbackServer other([&](const std::string& request, const test::LoopbackServer::Send& send) {
