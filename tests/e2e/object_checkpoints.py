@@ -150,7 +150,12 @@ class ObjectCheckpoints(s3_case.S3Case):
             self.assertIn("complete", self.tool("verify", place))
         self.assertIn(f"{hf} exists. Name another place, or give --force to replace it.", self.convert(source, hf, "--to", "hf", *assets, code=2))
         self.assertIn(f"{torch_file} exists.", self.convert(dcp, torch_file, "--to", "torch", code=2))
-        self.convert(source, hf, "--to", "hf", "--force", *assets)
+        self.train("s3://runs/f", 4, larger)
+        self.convert("s3://runs/f/step-4", hf, "--to", "hf", "--force", *assets)  # other bytes of the same sizes
+        self.convert(hf, str(self.home / "again"), "--to", "hf", *assets)
+        self.convert("s3://runs/f/step-4", str(self.home / "direct_again"), "--to", "hf", *assets)
+        self.assertEqual((self.home / "again/model.safetensors").read_bytes(), (self.home / "direct_again/model.safetensors").read_bytes())
+        self.assertNotEqual((self.home / "again/model.safetensors").read_bytes(), (self.home / "back/model.safetensors").read_bytes())
         self.assertIn("s3://runs/converted is a folder that holds something else", self.convert(source, "s3://runs/converted", "--to", "hf", "--force", *assets, code=2))
         self.assertIn("https://host/x cannot be written: only s3:// and gs:// can.", self.convert(source, "https://host/x", "--to", "hf", *assets, code=2))
 

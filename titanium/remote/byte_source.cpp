@@ -61,11 +61,13 @@ class RemoteBytes : public ByteSource {
       if (response.status != 200) object_->explain(response);
       size_ = number_of(response.header("content-length"));
       etag_ = response.header("etag");
+      modified_ = response.header("last-modified");
       TI_CHECK(size_ >= 0, "{} has no size that its server would tell.", path_);
     });
   }
 
   int64_t size() const override { return size_; }
+  const std::string& version() const { return etag_.empty() ? modified_ : etag_; }
 
   void read(int64_t offset, std::span<char> out) const override {
     TI_ASSERT(offset >= 0 && offset + static_cast<int64_t>(out.size()) <= size_, "beyond the end of {}", path_);
@@ -103,7 +105,7 @@ class RemoteBytes : public ByteSource {
   std::unique_ptr<RemoteObject> object_;
   RetryPolicy policy_;
   int64_t size_ = 0;
-  std::string etag_;
+  std::string etag_, modified_;
 };
 
 // Messages do not hold the query of such an address, which may be a signature.
@@ -147,7 +149,8 @@ std::vector<RemoteFile> list_files(const std::string& path, const RetryPolicy& p
   if (url.scheme == "hf") return list_hub(path, policy);
   if (url.scheme != "http" && url.scheme != "https") refuse_scheme(path, url.scheme);
   // HTTP has no folders: the address is the file.
-  return {{path, url.path.substr(url.path.rfind('/') + 1), open_bytes(path, policy)->size()}};
+  const RemoteBytes file = open_plain(path, policy);
+  return {{path, url.path.substr(url.path.rfind('/') + 1), file.size(), file.version()}};
 }
 
 }  // namespace titanium::remote

@@ -46,6 +46,7 @@ struct RemoteFile {
   std::string path;  // the whole address
   std::string name;  // relative to the folder that was listed
   int64_t size = 0;
+  std::string version;  // another one when other bytes are written there (an ETag); empty where the server tells none
 };
 
 // All files under an address that is no file (s3://bucket/prefix, hf://...), sorted by name; the file itself when the

@@ -25,6 +25,13 @@ fs::path copies_folder() {
   return fs::path(home != nullptr ? home : "/tmp") / ".cache/titanium/objects";
 }
 
+// Where what is at the address now is copied to. What was there before may have had the same names and sizes.
+fs::path folder_of_copy(const std::string& path, const std::vector<RemoteFile>& files) {
+  std::string content = path;
+  for (const RemoteFile& file : files) content += fmt::format("\n{}\n{} {}", file.name, file.size, file.version);
+  return copies_folder() / to_hex(sha256(content)).substr(0, 32);
+}
+
 // Written under another name and renamed when it is whole.
 void copy_file(const RemoteFile& file, const fs::path& target) {
   std::error_code none;
@@ -65,7 +72,7 @@ fs::path local_copy(const std::string& path, const std::function<bool(const std:
   if (!is_url(path)) return path;
   if (parse_url(path).scheme == "hf") return copy_of_hub(path, wanted);
   const std::vector<RemoteFile> files = list_files(path);
-  fs::path folder = copies_folder() / to_hex(sha256(path)).substr(0, 32);
+  fs::path folder = folder_of_copy(path, files);
   size_t copied = 0;
   for (const RemoteFile& file : files) {
     const bool is_it = files.size() == 1 && path.ends_with("/" + file.name);

@@ -166,7 +166,8 @@ class BucketListing {
       const std::string key = percent_decode(first_element(entry, "Key"));
       const auto name = name_below(asked_, key);
       if (note(key) && name)
-        page.files.push_back({bucket_.address(key), *name, std::atoll(first_element(entry, "Size").c_str())});
+        page.files.push_back({bucket_.address(key), *name, std::atoll(first_element(entry, "Size").c_str()),
+                              first_element(entry, "ETag")});
     }
     for (const std::string& entry : elements(xml, "CommonPrefixes")) {
       if (std::string folder = percent_decode(first_element(entry, "Prefix")); note(folder))
@@ -269,7 +270,7 @@ std::vector<RemoteFile> list_azure(const std::string& url, const RetryPolicy& po
       const std::string key = first_element(entry, "Name");
       if (const auto name = name_below(prefix, key))
         files.push_back({"az://" + container.name() + "/" + key, *name,
-                         std::atoll(first_element(entry, "Content-Length").c_str())});
+                         std::atoll(first_element(entry, "Content-Length").c_str()), first_element(entry, "Etag")});
     }
     marker = first_element(xml, "NextMarker");
   } while (!marker.empty());
@@ -291,7 +292,7 @@ std::vector<RemoteFile> list_hub(const std::string& url, const RetryPolicy& poli
                                                     : file.path.substr(address.path.size() + 1);
     // The commit, not the branch: what is read is what was listed.
     files.push_back(
-        {fmt::format("hf://{}{}@{}/{}", kind, address.repo.id, listing.commit, file.path), name, file.size});
+        {fmt::format("hf://{}{}@{}/{}", kind, address.repo.id, listing.commit, file.path), name, file.size, file.etag});
   }
   return files;
 }

@@ -334,6 +334,25 @@ TEST(ByteSource, NoMessageHoldsTheQueryOfAnAddress) {
             server.url() + "/a has changed while it was read. Start again, or name an object that stays.");
 }
 
+TEST(LocalCopy, OtherBytesOfTheSameSizeAreFetchedAnew) {
+  std::string content = "old", header = "ETag: \"1\"";
+  const test::LoopbackServer server([&](const std::string&, const test::LoopbackServer::Send& send) {
+    send(fmt::format("HTTP/1.1 200 OK\r\n{}\r\nContent-Length: 3\r\n\r\n{}", header, content));
+  });
+  ::setenv("XDG_CACHE_HOME", test::test_folder().c_str(), 1);
+  const auto copied = [&] { return read_file(local_copy(server.url() + "/weights"), "copy"); };
+  EXPECT_EQ(copied(), "old");
+  content = "bad";
+  EXPECT_EQ(copied(), "old");  // the server says that it is the same
+  content = "new";
+  header = "ETag: \"2\"";
+  EXPECT_EQ(copied(), "new");
+  content = "now";
+  header = "Last-Modified: Wed, 18 Nov 2026 09:30:00 GMT";
+  EXPECT_EQ(copied(), "now");
+  ::unsetenv("XDG_CACHE_HOME");
+}
+
 TEST(Http, RedirectsToAnotherServerLoseTokensAndSignatures) {
   std::vector<std::string> seen;
   const test::LoopbackServer other([&](const std::string& request, const test::LoopbackServer::Send& send) {
