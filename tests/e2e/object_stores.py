@@ -100,6 +100,7 @@ class ObjectStores(s3_case.S3Case):
             self.assertEqual(self.read("s3://corpus/texts", **machine), DATA)  # keys of the environment come first
             self.assertEqual(role.requests, [])
             self.assertIn("Credentials of this container are refused by", self.read("s3://corpus/texts", key="", code=1, **{**container, "AWS_CONTAINER_AUTHORIZATION_TOKEN": "other"}))
+            self.assertIn("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI = http://169.254.170.2:1@example.org/x is neither HTTPS nor a server of this machine.", self.read("s3://corpus/texts", key="", code=1, AWS_CONTAINER_CREDENTIALS_RELATIVE_URI=":1@example.org/x"))
             self.assertIn("AWS_CONTAINER_CREDENTIALS_FULL_URI = http://example.org/x is neither HTTPS nor a server of this machine.", self.read("s3://corpus/texts", key="", code=1, AWS_CONTAINER_CREDENTIALS_FULL_URI="http://example.org/x"))
         nobody = dict(AWS_EC2_METADATA_DISABLED="", AWS_EC2_METADATA_SERVICE_ENDPOINT="http://127.0.0.1:1")
         self.assertIn("access is denied without credentials", self.read("s3://corpus/texts", key="", code=1, **nobody))

@@ -158,12 +158,9 @@ Lease<AwsCredentials> container() {
   const std::string url =
       relative.empty() ? variable("AWS_CONTAINER_CREDENTIALS_FULL_URI") : "http://169.254.170.2" + relative;
   HttpRequest request = direct("GET", url);
-  const std::string host = request.url.host.substr(0, request.url.host.rfind(':'));
-  const std::array<std::string, 4> here = {"127.0.0.1", "localhost", "169.254.170.2", "169.254.170.23"};
-  if (request.url.scheme != "https" && std::ranges::find(here, host) == here.end())
-    throw UsageError(
-        fmt::format("AWS_CONTAINER_CREDENTIALS_FULL_URI = {} is neither HTTPS nor a server of this machine.",
-                    request.url.without_query()));
+  if (!may_get_container_token(request.url))
+    throw UsageError(fmt::format("AWS_CONTAINER_CREDENTIALS_{}_URI = {} is neither HTTPS nor a server of this machine.",
+                                 relative.empty() ? "FULL" : "RELATIVE", request.url.without_query()));
   const std::string file = variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
   std::string token = file.empty() ? variable("AWS_CONTAINER_AUTHORIZATION_TOKEN") : read_file(file, "token");
   while (token.ends_with('\n')) token.pop_back();
@@ -220,6 +217,16 @@ Lease<std::string> ask_azure() {
 }
 
 }  // namespace
+
+bool may_get_container_token(const Url& url) {
+  std::string host = url.host;
+  const size_t colon = host.rfind(':');  // what follows is no port in an IPv6 address, or where somebody signs in
+  if (colon != std::string::npos && host.find_first_not_of("0123456789", colon + 1) == std::string::npos)
+    host.resize(colon);
+  const std::array<std::string, 6> here = {"127.0.0.1",     "localhost",      "[::1]",
+                                           "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
+  return url.scheme == "https" || std::ranges::find(here, host) != here.end();
+}
 
 // Never destroyed: threads may still read when the program ends.
 AwsCredentials aws_role_credentials() {

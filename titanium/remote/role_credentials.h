@@ -15,6 +15,9 @@ namespace titanium::remote {
 // (version 2 of its metadata service, unless AWS_EC2_METADATA_DISABLED is true).
 AwsCredentials aws_role_credentials();
 
+// Whether a container's token may go there: over HTTPS, or to this machine and the services that its cloud has on it.
+bool may_get_container_token(const Url& url);
+
 // The token of the machine's or pod's account at Google, or "" (also where NO_GCE_CHECK is true).
 std::string google_role_token();
 
