@@ -4,9 +4,6 @@
 #include <array>
 #include <chrono>
 #include <ctime>
-#include <functional>
-#include <limits>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -14,6 +11,7 @@
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
 #include "titanium/remote/environment.h"
+#include "titanium/remote/lease.h"
 #include "titanium/remote/retry.h"
 #include "titanium/remote/xml.h"
 
@@ -23,56 +21,12 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kMetadataServer = "http://169.254.169.254";
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-constexpr int64_t kRenewBefore = 300;  // seconds before they expire
-
-int64_t now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-template <typename T>
-struct Lease {
-  T value{};
-  int64_t expires = kNever;
-};
-
-// What was given for a while. It is renewed by whoever asks first when half of its time or all but five minutes of it
-// are over; the others wait.
-template <typename T>
-class Leased {
- public:
-  explicit Leased(std::function<Lease<T>()> ask) : ask_(std::move(ask)) {}
-
-  T get() {
-    const std::lock_guard lock(mutex_);
-    const int64_t time = now();
-    if (time < renew_) return lease_.value;
-    try {
-      Lease<T> next = ask_();
-      TI_CHECK(renew_ == 0 || next.expires != kNever, "nobody answers where they came from.");
-      lease_ = std::move(next);
-      renew_ =
-          lease_.expires == kNever ? kNever : lease_.expires - std::min(kRenewBefore, (lease_.expires - time + 1) / 2);
-    } catch (const Error& error) {
-      if (renew_ == 0 || time >= lease_.expires) throw;
-      log_warning("Credentials that expire in {} s cannot be renewed yet: {}", lease_.expires - time, error.what());
-      renew_ = time + 10;
-    }
-    return lease_.value;
-  }
-
- private:
-  std::mutex mutex_;
-  const std::function<Lease<T>()> ask_;
-  Lease<T> lease_;
-  int64_t renew_ = 0;
-};
 
 // "2026-11-18T09:30:00Z", also with a fraction of a second; what is no time is taken for a quarter of an hour.
 int64_t time_of(const std::string& text) {
   std::tm parts{};
   const char* end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
-  return end != nullptr ? ::timegm(&parts) : now() + 900;
+  return end != nullptr ? ::timegm(&parts) : seconds_since_1970() + 900;
 }
 
 // Nobody but these servers may see such a request: proxies of the environment are passed by.
@@ -127,7 +81,8 @@ Lease<std::string> token_of(const HttpResponse& response) {
     const Json object = parse_json(response.body);
     const Json& seconds = object.at("expires_in");  // Azure has it as a string
     return {.value = object.at("access_token"),
-            .expires = now() + (seconds.is_string() ? std::stoll(seconds.get<std::string>()) : integer_of(seconds))};
+            .expires = seconds_since_1970() +
+                       (seconds.is_string() ? std::stoll(seconds.get<std::string>()) : integer_of(seconds))};
   } catch (const std::exception&) {
     throw Error(fmt::format("{} does not answer with a token.", response.url.without_query()));
   }

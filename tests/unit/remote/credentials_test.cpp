@@ -1,9 +1,88 @@
-// Where the credentials of containers may be asked for.
+// Credentials that are given for a while, and where those of containers may be asked for.
+#include <atomic>
+#include <future>
+#include <thread>
 
+#include "titanium/remote/lease.h"
 #include "titanium/remote/role_credentials.h"
 
 namespace titanium::remote {
 namespace {
+
+// What a lease gives when the time stands at `time`, and who asks gets what `answer` returns.
+class Leases : public testing::Test {
+ protected:
+  Leased<int> leased_{[this] {
+                        ++asked_;
+                        return answer_();
+                      },
+                      [this] { return time_.load(); }};
+  std::function<Lease<int>()> answer_;
+  std::atomic<int64_t> time_ = 1'000'000;
+  std::atomic<int> asked_ = 0;
+};
+
+TEST_F(Leases, AreRenewedBeforeTheyExpire) {
+  answer_ = [&] { return Lease<int>{asked_, time_ + 3'600}; };
+  EXPECT_EQ(leased_.get(), 1);
+  time_ += 3'299;
+  EXPECT_EQ(leased_.get(), 1);
+  time_ += 1;
+  EXPECT_EQ(leased_.get(), 2);
+  answer_ = [&] { return Lease<int>{asked_, time_ + 20}; };
+  time_ += 3'600;
+  EXPECT_EQ(leased_.get(), 3);
+  time_ += 10;
+  EXPECT_EQ(leased_.get(), 4);
+}
+
+TEST_F(Leases, OneAsksAndAllThatWaitGetItsFailure) {
+  std::promise<void> fails;
+  answer_ = [&, until = fails.get_future().share()]() -> Lease<int> {
+    until.wait();
+    throw Error("nobody answers.");
+  };
+  std::vector<std::future<int>> readers;
+  for (int i = 0; i < 8; ++i) readers.push_back(std::async(std::launch::async, [&] { return leased_.get(); }));
+  while (asked_ == 0) std::this_thread::yield();
+  fails.set_value();
+  for (auto& reader : readers) EXPECT_THROW(reader.get(), Error);
+  EXPECT_EQ(asked_, 1);
+  answer_ = [] { return Lease<int>{7}; };
+  time_ += 5;
+  EXPECT_EQ(leased_.get(), 7);
+}
+
+TEST_F(Leases, WhatIsStillValidIsGivenWhileSomebodyAsks) {
+  answer_ = [&] { return Lease<int>{asked_, time_ + 3'600}; };
+  EXPECT_EQ(leased_.get(), 1);
+  time_ += 3'500;
+  std::promise<void> ends;
+  answer_ = [&, until = ends.get_future().share()] {
+    until.wait();
+    return Lease<int>{asked_, time_ + 3'600};
+  };
+  auto renewal = std::async(std::launch::async, [&] { return leased_.get(); });
+  while (asked_ == 1) std::this_thread::yield();
+  EXPECT_EQ(leased_.get(), 1);
+  ends.set_value();
+  EXPECT_EQ(renewal.get(), 2);
+  EXPECT_EQ(leased_.get(), 2);
+}
+
+TEST_F(Leases, AFailedRenewalLastsUntilTheyExpire) {
+  answer_ = [&] { return Lease<int>{asked_, time_ + 100}; };
+  EXPECT_EQ(leased_.get(), 1);
+  answer_ = [] { return Lease<int>{}; };  // nobody answers any more
+  time_ += 96;
+  EXPECT_EQ(leased_.get(), 1);
+  time_ += 3;
+  EXPECT_EQ(leased_.get(), 1);
+  EXPECT_EQ(asked_, 2);
+  time_ += 1;
+  EXPECT_THROW(leased_.get(), Error);
+  EXPECT_EQ(asked_, 3);
+}
 
 TEST(Roles, TheTokenOfAContainerGoesToThisMachineOrOverHttps) {
   for (const char* url :
