@@ -105,6 +105,14 @@ class ObjectStores(s3_case.S3Case):
         nobody = dict(AWS_EC2_METADATA_DISABLED="", AWS_EC2_METADATA_SERVICE_ENDPOINT="http://127.0.0.1:1")
         self.assertIn("access is denied without credentials", self.read("s3://corpus/texts", key="", code=1, **nobody))
 
+    def test_a_metadata_service_that_does_not_answer_at_once_is_asked_again(self):
+        with role_server.RoleServer(s3_server.KEY, s3_server.SECRET) as role:
+            machine = dict(key="", AWS_EC2_METADATA_DISABLED="", AWS_EC2_METADATA_SERVICE_ENDPOINT=role.url)
+            role.silent = lambda path: len(role.requests) < 5
+            self.assertEqual(self.read("s3://corpus/texts/sub/c.txt", **machine), {"c.txt": DATA["sub/c.txt"]})
+            role.silent = lambda path: path.startswith("/latest/meta-data/")
+            self.assertIn(f"{role.url} has begun a session and does not answer any more. Check the metadata service of this machine.", self.read("s3://corpus/texts", code=1, **machine))
+
     def test_credentials_of_a_role_are_renewed_before_they_expire(self):
         with role_server.RoleServer(s3_server.KEY, s3_server.SECRET, seconds=4) as role:
             self.proxy.faults = [503] * 5  # pauses of 3 to 6 s together

@@ -8,11 +8,11 @@ import urllib.parse
 
 
 class RoleServer:
-    """Hands out `key` and `secret`, valid for `seconds`, or `token`. `requests` has methods and paths. The next requests answer 503 while `busy` is above 0."""
+    """Hands out `key` and `secret`, valid for `seconds`, or `token`. `requests` has methods and paths. The next requests answer 503 while `busy` is above 0. Paths that are `silent` get no answer."""
 
     def __init__(self, key="", secret="", token="", seconds=3600):
         role = self
-        self.requests, self.busy = [], 0
+        self.requests, self.busy, self.silent = [], 0, lambda path: False
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def log_message(self, *_):
@@ -33,6 +33,8 @@ class RoleServer:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
                 path, _, query = self.path.partition("?")
                 role.requests.append((self.command, path))
+                if role.silent(path):
+                    return
                 if role.busy > 0:
                     role.busy -= 1
                     return self.answer(503)

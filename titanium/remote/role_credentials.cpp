@@ -6,7 +6,6 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <utility>
 
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
@@ -48,19 +47,26 @@ HttpResponse answer_of(HttpRequest request, const char* what) {
   });
 }
 
-// The answer of a metadata service; none where nobody answers, which shows within seconds.
-std::optional<HttpResponse> metadata(HttpRequest request) {
-  bool silent = false;
-  return with_retries({.deadline = std::chrono::seconds(20)}, [&]() -> std::optional<HttpResponse> {
-    std::optional<HttpResponse> response;
-    request.until = Clock::now() + std::chrono::seconds(1);
+// The first answer of a metadata service, which may begin some seconds after the pod; none after 3 s of silence.
+std::optional<HttpResponse> first_answer(HttpRequest request) {
+  constexpr auto kPause = std::chrono::milliseconds(200), kSilence = std::chrono::milliseconds(3'000);
+  const auto end = Clock::now() + kSilence;
+  while (true) {
+    request.until = std::min(Clock::now() + std::chrono::seconds(1), end);
     try {
-      response = http_once(request);
+      return http_once(request);
     } catch (const TransientError&) {
-      if (std::exchange(silent, true)) return std::nullopt;
-      throw;
+      if (Clock::now() + kPause >= end) return std::nullopt;
     }
-    if (is_transient(response->status))
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+// The answer of a metadata service that is not busy; none where nobody answers.
+std::optional<HttpResponse> metadata(const HttpRequest& request) {
+  return with_retries({.deadline = std::chrono::seconds(20)}, [&] {
+    std::optional<HttpResponse> response = first_answer(request);
+    if (response && is_transient(response->status))
       throw TransientError(fmt::format("{} answers {}", request.url.without_query(), response->status));
     return response;
   });
@@ -136,7 +142,9 @@ Lease<AwsCredentials> machine() {
   HttpRequest request = direct("GET", server + "/latest/meta-data/iam/security-credentials/");
   request.headers["x-aws-ec2-metadata-token"] = token->body;
   const auto role = metadata(request);
-  if (!role || role->status != 200 || role->body.empty()) return {};  // the machine has no role
+  TI_CHECK(role, "{} has begun a session and does not answer any more. Check the metadata service of this machine.",
+           server);
+  if (role->status != 200 || role->body.empty()) return {};  // the machine has no role
   request.url.path += percent_encode(role->body.substr(0, role->body.find('\n')), false);
   return credentials_of(answer_of(request, "Credentials of this machine"));
 }
