@@ -54,7 +54,11 @@ HttpRequest Bucket::request(const std::string& method, const std::string& key, c
 
 Bucket::Access Bucket::access_now() const {
   if (!given_.credentials.key.empty() || !given_.token.empty()) return given_;
-  if (scheme_ == "gs") return {.credentials = {}, .token = google_role_token()};
+  if (scheme_ == "gs") {
+    // Whoever reads along could use the token elsewhere; only a test gives both servers.
+    const bool is_safe = server_.scheme == "https" || !variable("GCE_METADATA_HOST").empty();
+    return {.credentials = {}, .token = is_safe ? google_role_token() : ""};
+  }
   return {.credentials = aws_role_credentials(), .token = ""};
 }
 
