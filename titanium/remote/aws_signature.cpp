@@ -49,7 +49,11 @@ std::string profile() {
 
 fs::path config_file() { return file_of("AWS_CONFIG_FILE", "config"); }
 
-std::string section_of_config() { return profile() == "default" ? "default" : "profile " + profile(); }
+// The sections of the configuration that may hold the profile, best first.
+std::vector<std::string> sections_of_config() {
+  if (profile() == "default") return {"profile default", "default"};
+  return {"profile " + profile()};
+}
 
 std::string utc(int64_t time, const char* format) {
   const std::time_t seconds = time;
@@ -66,8 +70,10 @@ AwsCredentials aws_credentials_of_environment() {
                              variable("AWS_SESSION_TOKEN")};
   if (!found.key.empty()) return found;
   const fs::path keys = file_of("AWS_SHARED_CREDENTIALS_FILE", "credentials"), config = config_file();
+  std::vector<std::pair<fs::path, std::string>> places = {{keys, profile()}};
+  for (const std::string& name : sections_of_config()) places.emplace_back(config, name);
   bool is_there = false;
-  for (const auto& [file, name] : {std::pair(keys, profile()), std::pair(config, section_of_config())}) {
+  for (const auto& [file, name] : places) {
     Sections sections = read_sections(file);
     if (!sections.contains(name)) continue;
     is_there = true;
@@ -89,8 +95,11 @@ std::string aws_region_of_environment() {
   for (const char* name : {"AWS_REGION", "AWS_DEFAULT_REGION"}) {
     if (const std::string region = variable(name); !region.empty()) return region;
   }
-  const std::string region = read_sections(config_file())[section_of_config()]["region"];
-  return region.empty() ? "us-east-1" : region;
+  Sections sections = read_sections(config_file());
+  for (const std::string& name : sections_of_config()) {
+    if (const std::string region = sections[name]["region"]; !region.empty()) return region;
+  }
+  return "us-east-1";
 }
 
 void sign_request(HttpRequest& request, const AwsCredentials& credentials, const std::string& region, int64_t time) {

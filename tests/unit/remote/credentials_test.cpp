@@ -1,8 +1,12 @@
-// Credentials that are given for a while, and where those of containers may be asked for.
+// Credentials that are given for a while, where those of containers may be asked for, and profiles of Amazon's tools.
 #include <atomic>
+#include <cstdlib>
 #include <future>
 #include <thread>
 
+#include "tests/support/test_folder.h"
+#include "titanium/base/file.h"
+#include "titanium/remote/aws_signature.h"
 #include "titanium/remote/lease.h"
 #include "titanium/remote/role_credentials.h"
 
@@ -94,6 +98,18 @@ TEST(Roles, TheTokenOfAContainerGoesToThisMachineOrOverHttps) {
         "http://169.254.170.2:1@example.org/", "http://169.254.170.2.example.org/", "http://[fd00:ec2::24]/",
         "http://[fd00:ec2::23]:1@example.org/"})
     EXPECT_FALSE(may_get_container_token(parse_url(url))) << url;
+}
+
+TEST(Profiles, TheDefaultOneHasTwoNamesInTheConfiguration) {
+  const std::filesystem::path file = test::test_folder() / "config";
+  ::setenv("AWS_CONFIG_FILE", file.c_str(), 1);
+  ::setenv("AWS_SHARED_CREDENTIALS_FILE", (test::test_folder() / "none").c_str(), 1);
+  for (const char* section : {"default", "profile default"}) {
+    write_file_atomically(file, fmt::format("[{}]\nregion = eu-north-1\naws_access_key_id = key\n", section));
+    EXPECT_EQ(aws_region_of_environment(), "eu-north-1") << section;
+    EXPECT_EQ(aws_credentials_of_environment().key, "key") << section;
+  }
+  for (const char* name : {"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"}) ::unsetenv(name);
 }
 
 }  // namespace
