@@ -235,6 +235,11 @@ TEST(Pickle, TextsAreNotEncodedAgainAndAgain) {
   const std::string encode = "h\1h\0X\6\0\0\0latin1\x86R0"s;
   const std::string pickle = long_text(100'000) + "c_codecs\nencode\nq\1"s + "0"s + repeated(encode, 100'000) + "N.";
   EXPECT_NE(refusal(pickle).find("texts that stand for bytes are used again and again"), std::string::npos);
+  // What follows the pickle in its file allows no more.
+  const std::string file =
+      long_text(100'000) + "c_codecs\nencode\nq\1"s + "0"s + repeated(encode, 50) + "N." + repeated("x", 10'000'000);
+  std::span<const std::byte> rest = std::as_bytes(std::span(file));
+  EXPECT_THROW(read_first_pickle(rest, "test"), Error);
 }
 
 TEST(Pickle, DeepValuesOutsideTheResultAreDestroyedWithoutRecursion) {

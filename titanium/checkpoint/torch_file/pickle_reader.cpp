@@ -432,7 +432,7 @@ void PickleMachine::reduce(bool is_call) {
     auto bytes = latin1(given[0].as_string());
     check(bytes.has_value(), "a text that stands for bytes has characters beyond 255");
     encoded_ += bytes->size();
-    check(encoded_ <= bytes_.size(), "texts that stand for bytes are used again and again");
+    check(encoded_ <= position_, "texts that stand for bytes are used again and again");
     push(PickleValue::bytes(std::move(*bytes)));
   } else if (name == "builtins.bytes" || name == "__builtin__.bytes") {
     check(given.empty(), "bytes are made of something else than nothing");
