@@ -17,6 +17,7 @@
 #include "titanium/checkpoint/io/temporary_file.h"
 #include "titanium/checkpoint/safetensors/reader.h"
 #include "titanium/checkpoint/sidecar.h"
+#include "titanium/checkpoint/step_folders.h"
 #include "titanium/models/hugging_face_assets.h"
 
 namespace titanium::models {
@@ -84,13 +85,17 @@ void cut_box(uint64_t begin, const Shape& shape, const Box& box, const Tensor& b
   }
 }
 
-// Tensors of the model to the files of the assets' index; empty if it does not name exactly these.
+// Tensors of the model to the files of the assets' index; empty if it does not name exactly these, or has the name that
+// makes a folder whole for one file of several: Note [Whole or not there, in a bucket].
 std::map<std::string, std::string> files_of_index(const fs::path& assets, const std::vector<std::string>& names) {
   std::error_code ignored;
   if (!fs::is_regular_file(assets / kIndexFile, ignored)) return {};
   auto files = checkpoint::read_safetensors_index(assets / kIndexFile);
+  std::set<std::string> used;
+  for (const auto& [name, file] : files) used.insert(file);
   const bool matches = files.size() == names.size() &&
-                       std::ranges::all_of(names, [&](const std::string& name) { return files.contains(name); });
+                       std::ranges::all_of(names, [&](const std::string& name) { return files.contains(name); }) &&
+                       (used.size() == 1 || std::ranges::none_of(used, checkpoint::is_marker));
   return matches ? files : std::map<std::string, std::string>();
 }
 

@@ -31,8 +31,8 @@ constexpr uint64_t kHuggingFaceShardBytes = 5'000'000'000;
 class HuggingFaceExport {
  public:
   // Decides which tensor lies where, from the parameters' global shapes. If `assets` has an index of weights with
-  // exactly the model's names, its files are followed, else files are filled up to `shard_bytes`. All ranks must see
-  // the same assets. `assets` may be empty, a file or missing.
+  // exactly the model's names, its files are followed, unless one of several is called model.safetensors; else files
+  // are filled up to `shard_bytes`. All ranks must see the same assets. `assets` may be empty, a file or missing.
   HuggingFaceExport(const Model& model, Dtype dtype, std::filesystem::path assets,
                     uint64_t shard_bytes = kHuggingFaceShardBytes);
 

@@ -256,6 +256,21 @@ TEST(HuggingFaceExport, FollowsTheIndexOfTheAssetsWhenItHasTheSameNames) {
   EXPECT_TRUE(fs::exists(folder / "other" / "model.safetensors"));
 }
 
+TEST(HuggingFaceExport, NoFileOfSeveralHasTheNameOfTheOnlyOne) {
+  const auto model = random_model(args_of());
+  const fs::path folder = test::test_folder();
+  write_whole(HuggingFaceExport(*model, at::kFloat, "", 50'000), folder, *model);
+  const fs::path index = folder / "model.safetensors.index.json";
+  std::string text = read_file(index, "index");
+  const std::string first = checkpoint::read_safetensors_index(index).begin()->second;
+  for (size_t at = 0; (at = text.find(first)) != std::string::npos;)
+    text.replace(at, first.size(), "model.safetensors");
+  write_file_atomically(index, text);
+  const HuggingFaceExport out(*model, at::kFloat, folder, 50'000);
+  EXPECT_GT(out.file_count(), 1U);
+  for (size_t i = 0; i < out.file_count(); ++i) EXPECT_NE(out.file_name(i), "model.safetensors");
+}
+
 TEST(HuggingFaceExport, SpecialTokensAndPositionsComeFromTheConfigOfTheAssets) {
   const auto model = random_model(args_of());
   const fs::path folder = test::test_folder(), assets = folder / "assets";
