@@ -135,6 +135,15 @@ class ObjectCheckpoints(s3_case.S3Case):
                 self.assertIn("Removed s3://runs/e/step-3, which a run has left that did not end its work on it", output)
                 self.assertEqual(self.server.names("runs", "e/step-3/"), set())
 
+    def test_whole_hugging_face_weights_stay_when_their_mark_does_not_go(self):
+        self.proxy.denies = lambda method, path: method == "DELETE" and path.endswith("/.unfinished")
+        output = self.train("s3://runs/h", 1, *self.HUGGING_FACE)
+        self.assertIn("s3://runs/h/step-1/.unfinished cannot be removed, though what is beside it is whole: ", output)
+        self.assertIn("complete", self.tool("verify", "s3://runs/h/step-1"))
+        self.proxy.denies = lambda method, path: False
+        self.assertIn("Loading the checkpoint from s3://runs/h/step-1", self.train("s3://runs/h", 1, *self.HUGGING_FACE))
+        self.assertNotIn(".unfinished", self.server.names("runs", "h/step-1/"))
+
     def test_converted_weights_go_to_a_bucket(self):
         larger = f"--model.hf_assets_path={self.assets('larger')}"
         self.train("s3://runs/f", 2, larger)

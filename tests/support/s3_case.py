@@ -43,7 +43,7 @@ class S3Case(unittest.TestCase):
 
     def setUp(self):
         self.proxy.faults, self.proxy.write_faults, self.proxy.down = [], [], False
-        self.proxy.on_write = self.proxy.on_read = lambda method, path: None
+        self.proxy.on_write = self.proxy.on_read = self.proxy.denies = lambda method, path: None
         self.proxy.requests.clear()
         self.home = pathlib.Path(tempfile.mkdtemp(dir=self.folder.name))
 

@@ -110,13 +110,13 @@ class S3Server:
 class FaultyProxy:
     """Passes requests on to `target` (host:port). `faults` is a list that each GET takes one from: None, 503, "reset", "short", "stall",
     "less" (a whole answer of fewer bytes than asked for), "wrong range" or "wrong bytes"; `write_faults` is the same for PUT, POST and DELETE: None, 503, "reset"
-    or "lost" (it is done, and the answer does not come). While `down` is set, connections are closed at once. `on_write` gets each of these requests, `on_read` each GET and HEAD. With
-    `certificate`, a file with a key, it speaks HTTPS."""
+    or "lost" (it is done, and the answer does not come). While `down` is set, connections are closed at once. `on_write` gets each of these requests, `on_read` each GET and HEAD.
+    What `denies` says of the former is answered with 403. With `certificate`, a file with a key, it speaks HTTPS."""
 
     def __init__(self, target, certificate=None):
         proxy = self
         self.target, self.faults, self.write_faults, self.down, self.requests = target, [], [], False, []
-        self.on_write = self.on_read = lambda method, path: None
+        self.on_write = self.on_read = self.denies = lambda method, path: None
         self.lock = threading.Lock()
         self.released = threading.Event()  # ends answers that stall
 
@@ -138,8 +138,10 @@ class FaultyProxy:
                 if proxy.down or fault == "reset":
                     self.close_connection = True
                     return
-                status, headers, answer = 503, [], b""
-                if fault != 503:
+                if proxy.denies(self.command, self.path):
+                    fault = 403
+                status, headers, answer = fault, [], b""
+                if fault not in (403, 503):
                     connection = http.client.HTTPConnection(*proxy.target.split(":"), timeout=30)
                     connection.request(self.command, self.path, body, headers=dict(self.headers))
                     response = connection.getresponse()

@@ -56,7 +56,12 @@ void mark_unfinished(const std::filesystem::path& folder) {
 }
 
 void unmark_unfinished(const std::filesystem::path& folder) {
-  remote::remove_objects({(folder / kUnfinished).string()});
+  const std::string mark = (folder / kUnfinished).string();
+  try {
+    remote::remove_objects({mark});
+  } catch (const Error& error) {
+    log_warning("{} cannot be removed, though what is beside it is whole: {}", mark, error.what());
+  }
 }
 
 void remove_unfinished_objects(const std::filesystem::path& root) {

@@ -28,8 +28,10 @@ std::vector<StepObjects> list_step_objects(const std::filesystem::path& root);
 // Removes all objects below the address of one step, its marker first. Throws.
 void remove_step_objects(const std::filesystem::path& folder);
 
-// Before the first and after the last of a step's objects. Throw.
+// Before the first of a step's objects. Throws.
 void mark_unfinished(const std::filesystem::path& folder);
+// After the last of them, when the step is whole whether the mark goes or not: a mark that stays is logged, and the
+// next start of a run removes it.
 void unmark_unfinished(const std::filesystem::path& folder);
 
 // Removes steps that are not whole and consist of nothing but what a save writes, and ends uploads that were begun
