@@ -73,13 +73,13 @@ class ObjectCheckpoints(s3_case.S3Case):
             self.assertAlmostEqual(loss, expected[step], delta=2e-5 * loss, msg=str(step))
         self.tool("verify", "s3://runs/a/step-6")  # written by two ranks, over the one that was there
 
-    def kill_at(self, moment, command):
-        """Runs the command and kills it when it writes an object whose name ends so."""
+    def kill_at(self, moment, command, kind="PUT"):
+        """Runs the command and kills it when it writes an object whose name ends so, or with another kind of request removes it."""
         run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment())
         killed = []
 
         def kill(method, path):
-            if method == "PUT" and path.split("?")[0].endswith(moment) and not killed:
+            if method == kind and path.split("?")[0].endswith(moment) and not killed:
                 killed.append(path)
                 self.proxy.down = True  # what it sends now does not arrive
                 run.send_signal(signal.SIGKILL)
@@ -134,6 +134,15 @@ class ObjectCheckpoints(s3_case.S3Case):
                 output = self.train("s3://runs/e", 2)
                 self.assertIn("Removed s3://runs/e/step-3, which a run has left that did not end its work on it", output)
                 self.assertEqual(self.server.names("runs", "e/step-3/"), set())
+
+    def test_hugging_face_weights_that_were_about_to_be_removed_are_removed(self):
+        self.train("s3://runs/l", 2)
+        command = self.command("s3://runs/l", "--training.steps=3", "--checkpoint.load_step=2", *self.HUGGING_FACE)
+        subprocess.run(command, check=True, capture_output=True, env=self.environment())
+        self.kill_at("/step-3/config.json", command, "DELETE")  # which comes after its marker
+        self.assertLess({".unfinished"}, self.server.names("runs", "l/step-3/"))
+        self.assertIn("Removed s3://runs/l/step-3, which a run has left", self.train("s3://runs/l", 2))
+        self.assertEqual(self.server.names("runs", "l/step-3/"), set())
 
     def test_whole_hugging_face_weights_stay_when_their_mark_does_not_go(self):
         self.proxy.denies = lambda method, path: method == "DELETE" and path.endswith("/.unfinished")

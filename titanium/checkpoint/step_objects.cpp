@@ -45,7 +45,11 @@ std::vector<StepObjects> list_step_objects(const std::filesystem::path& root) {
 void remove_step_objects(const std::filesystem::path& folder) {
   std::vector<std::string> markers, others, last;
   for (const remote::RemoteFile& file : remote::list_files(folder.string() + "/"))
-    (is_marker(file.name) ? markers : says_unfinished(file.path) ? last : others).push_back(file.path);
+    (is_marker(file.name) ? markers : says_unfinished(file.name) ? last : others).push_back(file.path);
+  if (!markers.empty() && last.empty()) {
+    mark_unfinished(folder);
+    last.push_back((folder / kUnfinished).string());
+  }
   for (const auto& objects : {markers, others, last}) remote::remove_objects(objects);
 }
 

@@ -5,7 +5,8 @@
 // marker: `.metadata`, or of Hugging Face weights the index or the only file. A step without it is no checkpoint, for
 // us and for others. So a checkpoint that is written again or removed loses its marker first, and what a killed run has
 // left is known by the lack of it. The files of Hugging Face weights have names that anybody may have given; so while
-// they are written, the object `.unfinished` stands beside them and says whose they are.
+// they are written, and while any whole checkpoint is removed, the object `.unfinished` stands beside the others and
+// says whose they are.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ struct StepObjects {
 // All steps below the address, ascending. Throws as remote::list_files does.
 std::vector<StepObjects> list_step_objects(const std::filesystem::path& root);
 
-// Removes all objects below the address of one step, its marker first. Throws.
+// Removes all objects below the address of one step, its marker first. A whole step is marked as unfinished meanwhile,
+// so that who is killed over it leaves what the next start removes. Throws.
 void remove_step_objects(const std::filesystem::path& folder);
 
 // Before the first of a step's objects. Throws.
