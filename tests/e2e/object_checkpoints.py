@@ -177,6 +177,17 @@ class ObjectCheckpoints(s3_case.S3Case):
         self.assertIn("s3://runs/converted is a folder that holds something else", self.convert(source, "s3://runs/converted", "--to", "hf", "--force", *assets, code=2))
         self.assertIn("https://host/x cannot be written: only s3:// and gs:// can.", self.convert(source, "https://host/x", "--to", "hf", *assets, code=2))
 
+    def test_what_a_killed_conversion_has_left_on_this_machine_is_not_sent(self):
+        self.train("s3://runs/k", 2)
+        script = 'mkdir $TMPDIR/titanium-convert-$$ && echo stale > $TMPDIR/titanium-convert-$$/stale.txt && exec "$@"'  # $$ stays the number of the process
+        command = [TITANIUM, "convert", "s3://runs/k/step-2", "s3://runs/fresh", "--to", "hf", "--hf-assets", str(self.assets("tiny"))]
+        temporary = self.home / "temporary"
+        temporary.mkdir()
+        subprocess.run(["sh", "-c", script, "sh", *command], check=True, capture_output=True, env=self.environment(TMPDIR=str(temporary)))
+        self.assertIn("model.safetensors", self.server.names("runs", "fresh/"))
+        self.assertNotIn("stale.txt", self.server.names("runs", "fresh/"))
+        self.assertEqual(len(list(temporary.iterdir())), 1)
+
     def convert(self, *arguments, code=0):
         run = subprocess.run([TITANIUM, "convert", *arguments], capture_output=True, text=True, env=self.environment())
         self.assertEqual(run.returncode, code, run.stdout + run.stderr)

@@ -3,6 +3,9 @@
 #include <ATen/ops/empty.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <set>
 
@@ -203,7 +206,9 @@ void send_folder(const fs::path& folder, const fs::path& target) {
 
 // By way of a folder of this machine, because the files of Hugging Face weights are not written from front to back.
 void write_by_way_of_disk(const fs::path& target, const std::function<void(const fs::path&)>& write) {
-  const fs::path folder = fs::temp_directory_path() / fmt::format("titanium-convert-{}", ::getpid());
+  std::string folder = (fs::temp_directory_path() / "titanium-convert-XXXXXX").string();
+  TI_CHECK(::mkdtemp(folder.data()) != nullptr, "{} cannot be made: {}. Check TMPDIR, its permissions and free space.",
+           folder, std::strerror(errno));
   std::error_code ignored;
   try {
     write(folder);
