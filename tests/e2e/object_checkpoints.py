@@ -177,6 +177,27 @@ class ObjectCheckpoints(s3_case.S3Case):
         self.assertIn("s3://runs/converted is a folder that holds something else", self.convert(source, "s3://runs/converted", "--to", "hf", "--force", *assets, code=2))
         self.assertIn("https://host/x cannot be written: only s3:// and gs:// can.", self.convert(source, "https://host/x", "--to", "hf", *assets, code=2))
 
+    def test_conversions_that_did_not_end_are_replaced(self):
+        self.train("s3://runs/j", 2)
+        source, assets = "s3://runs/j/step-2", ("--hf-assets", str(self.assets("tiny")))
+        for kind, moment in (("hf", "/config.json"), ("dcp", "/titanium.json")):
+            target = f"s3://runs/unfinished/{kind}"
+            command = [TITANIUM, "convert", source, target, "--to", kind, *(assets if kind == "hf" else ())]
+            with self.subTest(kind):
+                self.kill_at(moment, command)
+                self.assertIn(".unfinished", self.server.names("runs", f"unfinished/{kind}/"))
+                self.assertIn(f"{target} exists.", self.convert(*command[2:], code=2))
+                self.convert(*command[2:], "--force")
+                self.assertIn("complete", self.tool("verify", target))
+                self.kill_at(moment, [*command, "--force"], "DELETE")  # when the marker is gone
+                self.proxy.denies = lambda method, path: method == "PUT" and path.endswith(moment)
+                self.assertIn(f"{target}{moment}: access is denied", self.convert(*command[2:], "--force", code=2))
+                self.assertEqual(self.server.names("runs", f"unfinished/{kind}/"), set())
+                self.proxy.denies = lambda method, path: False
+                self.convert(*command[2:])
+                self.assertIn("complete", self.tool("verify", target))
+                self.assertNotIn(".unfinished", self.server.names("runs", f"unfinished/{kind}/"))
+
     def test_what_a_killed_conversion_has_left_on_this_machine_is_not_sent(self):
         self.train("s3://runs/k", 2)
         script = 'mkdir $TMPDIR/titanium-convert-$$ && echo stale > $TMPDIR/titanium-convert-$$/stale.txt && exec "$@"'  # $$ stays the number of the process

@@ -133,16 +133,8 @@ void begin_step(const fs::path& root, int64_t step) {
 }
 
 void abandon_step(const fs::path& root, int64_t step) {
-  if (!is_address(root)) {
-    remove_or_warn(unfinished_folder(root, step));
-    return;
-  }
-  try {
-    remove_step_objects(step_folder(root, step));
-  } catch (const Error& error) {
-    log_warning("Cannot remove what is there of {}: {} The next start does.", step_folder(root, step).string(),
-                error.what());
-  }
+  if (is_address(root)) return abandon_step_objects(step_folder(root, step));
+  remove_or_warn(unfinished_folder(root, step));
 }
 
 void remove_unfinished(const fs::path& root) {

@@ -16,8 +16,6 @@ std::string name_in_step(const std::string& address) { return address.substr(add
 
 constexpr const char* kUnfinished = ".unfinished";
 
-bool says_unfinished(const std::string& address) { return name_in_step(address) == kUnfinished; }
-
 bool is_ours(const std::string& address) {
   const std::string name = name_in_step(address);
   return name == kSidecarFile || (name.starts_with("__") && name.ends_with(".distcp"));
@@ -53,6 +51,16 @@ void remove_step_objects(const std::filesystem::path& folder) {
   for (const auto& objects : {markers, others, last}) remote::remove_objects(objects);
 }
 
+void abandon_step_objects(const std::filesystem::path& folder) {
+  try {
+    remove_step_objects(folder);
+  } catch (const Error& error) {
+    log_warning("Cannot remove what is there of {}, which is not whole: {}", folder.string(), error.what());
+  }
+}
+
+bool says_unfinished(const std::string& name) { return name == kUnfinished; }
+
 void mark_unfinished(const std::filesystem::path& folder) {
   remote::ObjectWriter object((folder / kUnfinished).string());
   object.write(std::as_bytes(std::span(std::string_view("Titanium is writing here.\n"))));
@@ -71,7 +79,7 @@ void unmark_unfinished(const std::filesystem::path& folder) {
 void remove_unfinished_objects(const std::filesystem::path& root) {
   for (const StepObjects& step : list_step_objects(root)) {
     const std::filesystem::path folder = step_folder(root, step.step);
-    const bool marked = std::ranges::any_of(step.addresses, says_unfinished);
+    const bool marked = std::ranges::any_of(step.addresses, says_unfinished, name_in_step);
     if (step.whole) {
       if (marked) unmark_unfinished(folder);  // the run was killed after everything else
       continue;

@@ -29,7 +29,11 @@ std::vector<StepObjects> list_step_objects(const std::filesystem::path& root);
 // Removes all objects below the address of one step, its marker first. A whole step is marked as unfinished meanwhile,
 // so that who is killed over it leaves what the next start removes. Throws.
 void remove_step_objects(const std::filesystem::path& folder);
+// The same for what was begun and failed: what cannot be removed is logged.
+void abandon_step_objects(const std::filesystem::path& folder);
 
+// Whether the object of this name is that mark.
+bool says_unfinished(const std::string& name);
 // Before the first of a step's objects. Throws.
 void mark_unfinished(const std::filesystem::path& folder);
 // After the last of them, when the step is whole whether the mark goes or not: a mark that stays is logged, and the

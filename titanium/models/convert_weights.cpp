@@ -153,7 +153,10 @@ struct Found {
 
 bool is_address(const fs::path& target) { return remote::is_url(target.string()); }
 
-bool tells_of_weights(const std::string& name) { return checkpoint::is_marker(name) || name == "consolidated.00.pth"; }
+// Also what a conversion has left that did not come to its end.
+bool tells_of_weights(const std::string& name) {
+  return checkpoint::is_marker(name) || checkpoint::says_unfinished(name) || name == "consolidated.00.pth";
+}
 
 Found look_at_address(const fs::path& target) {
   if (remote::exists(target.string())) return {.is_there = true};
@@ -190,12 +193,25 @@ void check_target(const fs::path& target, const ConvertOptions& options) {
                   target.string(), is_folder ? "folder" : "file", is_folder ? "weights" : "folder"));
 }
 
+// The objects at an address, marked as unfinished until the last of them is there, and removed when something fails
+// before that.
+void write_objects(const fs::path& target, const std::function<void()>& write) {
+  checkpoint::remove_step_objects(target);
+  checkpoint::mark_unfinished(target);
+  try {
+    write();
+  } catch (...) {
+    checkpoint::abandon_step_objects(target);
+    throw;
+  }
+  checkpoint::unmark_unfinished(target);
+}
+
 // Sends a folder to an address, file by file; last what makes it whole.
 void send_folder(const fs::path& folder, const fs::path& target) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
   std::ranges::sort(names, {}, [](const std::string& name) { return std::pair(checkpoint::is_marker(name), name); });
-  checkpoint::remove_step_objects(target);
   for (const std::string& name : names) {
     const checkpoint::MappedFile bytes(folder / name, "file");
     checkpoint::TemporaryFile object(target / name);
@@ -212,7 +228,7 @@ void write_by_way_of_disk(const fs::path& target, const std::function<void(const
   std::error_code ignored;
   try {
     write(folder);
-    send_folder(folder, target);
+    write_objects(target, [&] { send_folder(folder, target); });
   } catch (...) {
     fs::remove_all(folder, ignored);
     throw;
@@ -267,8 +283,7 @@ void convert_weights(const checkpoint::WeightsSource& source, const fs::path& gi
       return write_torch(source, output, target);
     case WeightsFormat::kDcp:
       if (!is_address(target)) return write_folder(target, as_dcp);
-      checkpoint::remove_step_objects(target);
-      return as_dcp(target);
+      return write_objects(target, [&] { as_dcp(target); });
     case WeightsFormat::kHuggingFace:
       return is_address(target) ? write_by_way_of_disk(target, as_hugging_face) : write_folder(target, as_hugging_face);
   }

@@ -24,9 +24,10 @@ struct ConvertOptions {
 };
 
 // Writes the file (torch) or folder (the others) `target`, which appears whole or not at all. It may be an address; of
-// Hugging Face weights the temporary folder of this machine then holds a copy meanwhile, and what is replaced there
-// goes before the new comes. Throws UsageError when it exists and is not to be replaced, or is a folder that holds no
-// weights; Error when the weights are not those of the model, cannot be read, or cannot be written.
+// Hugging Face weights the temporary folder of this machine then holds a copy meanwhile, what is replaced there goes
+// before the new comes, and who is killed meanwhile leaves objects that are no weights and may be replaced. Throws
+// UsageError when it exists and is not to be replaced, or is a folder that holds no weights; Error when the weights are
+// not those of the model, cannot be read, or cannot be written.
 void convert_weights(const checkpoint::WeightsSource& source, const std::filesystem::path& target,
                      const ConvertOptions& options);
 
