@@ -52,8 +52,8 @@ class FluxOffline(unittest.TestCase):
         return finished.stderr if code else finished.stdout
 
     @classmethod
-    def prepare(cls, out, *options, code=0):
-        return cls.run_program("data", "prepare-images", "--out", out, "--batch", 3, "--shard-samples", 5, *cls.options, *options, code=code)
+    def prepare(cls, out, *options, shard=5, code=0):
+        return cls.run_program("data", "prepare-images", "--out", out, "--batch", 3, "--shard-samples", shard, *cls.options, *options, code=code)
 
     def train(self, dump, *options, ranks=1):
         """The losses of training, and of validation."""
@@ -232,20 +232,29 @@ weight = 1
         archive = max(images.iterdir())
         good = archive.read_bytes()
         begin = good.index(b"\xff\xd8\xff", 30_000)  # a picture in the middle of the second archive
-        archive.write_bytes(good[:begin] + bytes(64) + good[begin + 64:])
-        data, stopped, through = f"--training.dataset_path={images}", self.folder / "stopped", self.folder / "through"
-        self.assertIn("has an image that", self.prepare(stopped, data, code=1))
-        self.assertIn("its preparation has not ended. Run titanium data prepare-images again, which goes on where it was.",
-                      self.refused("--encoder.offline", f"--training.dataset_path={stopped}", "--validation.no_enable"))
-        self.assertIn("was begun with other data, encoders or options. Name another folder, or empty this one.",
-                      self.prepare(stopped, data, "--training.img_size=24", code=2))
-        archive.write_bytes(good)
-        self.assertRegex(self.prepare(stopped, data), r"has 32 samples, [1-9]\d* of them from before")
-        self.prepare(through, data)
-        files = sorted(path.relative_to(through) for path in through.rglob("*") if path.is_file())
-        self.assertEqual(files, sorted(path.relative_to(stopped) for path in stopped.rglob("*") if path.is_file()))
-        for path in files:
-            self.assertEqual((stopped / path).read_bytes(), (through / path).read_bytes(), path)
+        bad = good[:begin] + bytes(64) + good[begin + 64:]
+        data = f"--training.dataset_path={images}"
+        for name, shard, kept in (("stopped", 5, r"[1-9]\d*"), ("stopped_at_first", 64, "0")):
+            stopped, through = self.folder / name, self.folder / f"{name}_through"
+            archive.write_bytes(bad)
+            self.assertIn("has an image that", self.prepare(stopped, data, shard=shard, code=1))
+            self.assertTrue((stopped / "shards/.unfinished").exists())
+            self.assertIn("its preparation has not ended. Run titanium data prepare-images again, which goes on where it was.",
+                          self.refused("--encoder.offline", f"--training.dataset_path={stopped}", "--validation.no_enable"))
+            self.assertIn("was begun with other data, encoders or options. Name another folder, or empty this one.",
+                          self.prepare(stopped, data, "--training.img_size=24", shard=shard, code=2))
+            archive.write_bytes(good)
+            self.assertRegex(self.prepare(stopped, data, shard=shard), rf"has 32 samples, {kept} of them from before")
+            self.prepare(through, data, shard=shard)
+            files = sorted(path.relative_to(through) for path in through.rglob("*") if path.is_file())
+            self.assertEqual(files, sorted(path.relative_to(stopped) for path in stopped.rglob("*") if path.is_file()))
+            for path in files:
+                self.assertEqual((stopped / path).read_bytes(), (through / path).read_bytes(), path)
+
+    def test_archives_of_somebody_else_are_not_written_over(self):
+        out = self.folder / "archives"
+        (out / "shards").mkdir(parents=True)
+        self.assertIn(f"{out} holds archives that this preparation has not begun. Name another folder.", self.prepare(out, code=1))
 
     def test_the_latents_of_a_tiny_flux_are_pixels(self):
         with tarfile.open(self.prepared / "shards/00000.tar") as archive:

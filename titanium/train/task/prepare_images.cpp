@@ -103,12 +103,7 @@ class Shards {
     fs::rename(temporary(), folder_ / data::kPreparedShards / fmt::format("{:05}.tar", shards_));
     description_.samples += std::exchange(in_shard_, 0);
     ++shards_;
-    const nlohmann::json state = {{"description", data::to_json(fresh())},
-                                  {"shard_samples", shard_samples_},
-                                  {"samples", description_.samples},
-                                  {"shards", shards_},
-                                  {"position", position}};
-    write_file_atomically(folder_ / kStateFile, state.dump());
+    write_state(position);
     log_info("Prepared {} images in {} archives", description_.samples, shards_);
   }
 
@@ -125,7 +120,16 @@ class Shards {
     description.samples = 0;
     return description;
   }
+  void write_state(const std::string& position) const {
+    const nlohmann::json state = {{"description", data::to_json(fresh())},
+                                  {"shard_samples", shard_samples_},
+                                  {"samples", description_.samples},
+                                  {"shards", shards_},
+                                  {"position", position}};
+    write_file_atomically(folder_ / kStateFile, state.dump());
+  }
   void open() {
+    if (shards_ == 0) write_state("");  // so that archives without a state are never of a preparation
     fs::create_directories(folder_ / data::kPreparedShards);
     file_ = std::ofstream(temporary(), std::ios::binary | std::ios::trunc);
   }
