@@ -152,7 +152,8 @@ struct Moment {
   int64_t total() const { return gradients + activations + working; }
 };
 
-// Those of earlier blocks are there while a block computes; those of all, from earlier micro-batches; or none.
+// Those of earlier blocks are there while a block computes; those of all, from earlier micro-batches or in buckets; or
+// none.
 enum class Gradients { kGrow, kStay, kLeave };
 
 // From the head down, blocks leave their activations and get gradients; then comes the update. The moment when most is
@@ -240,11 +241,12 @@ MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, 
   plan_expert_rows(blocks, tokens, plan);
   const bool one_micro_batch =
       dims.pp == 1 && config.training.global_batch_size <= config.training.local_batch_size * dims.batch();
-  // Those of replicas stay in the buckets in which they are summed.
+  // Those of replicas have their places in buckets from the start.
   const bool in_buckets = dims.dp_replicate > 1 && !models::is_fully_sharded(config.parallelism, dims);
-  const auto gradients = config.optimizer.early_step_in_backward && !in_buckets ? Gradients::kLeave
-                         : one_micro_batch                                      ? Gradients::kGrow
-                                                                                : Gradients::kStay;
+  const auto gradients = in_buckets                                ? Gradients::kStay
+                         : config.optimizer.early_step_in_backward ? Gradients::kLeave
+                         : one_micro_batch                         ? Gradients::kGrow
+                                                                   : Gradients::kStay;
   const Moment largest = largest_moment(model, blocks, tokens, plan.gradients == 0 ? 0 : element, plan, gradients,
                                         optimizer.working_bytes(), frozen.working);
   plan.working = largest.working;

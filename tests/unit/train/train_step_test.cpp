@@ -269,6 +269,26 @@ TEST(MemoryPlan, ABatchThat64BitsCannotCountIsRefused) {
   }
 }
 
+TEST(MemoryPlan, GradientsInBucketsAreThereFromTheStart) {
+  constexpr int64_t kRanks = 2;
+  const auto plan = [](int64_t replicas, int64_t micro_batches) {
+    JobConfig config;
+    config.model.flavor = "8B";
+    config.training.local_batch_size = 1;
+    config.training.seq_len = 8192;
+    config.training.global_batch_size = replicas * micro_batches;
+    config.parallelism.data_parallel_replicate_degree = replicas;
+    config.parallelism.data_parallel_shard_degree = 1;
+    return plan_model(config, replicas).memory;
+  };
+  // Most is needed at the head, where without buckets only the gradients of its unit and of the root are there.
+  constexpr int64_t kHead = int64_t{4096} * 128'256 + 4096;
+  EXPECT_EQ(plan(1, 1).shared, plan(1, 1).gradients - 4 * kHead);
+  EXPECT_EQ(plan(1, 2).shared, 0);
+  EXPECT_EQ(plan(kRanks, 1).shared, 0);
+  EXPECT_EQ(plan(kRanks, 1).total(), plan(kRanks, 2).total());
+}
+
 TEST(MemoryPlan, RecomputingKeepsLess) {
   const auto activations = [](const char* mode, const char* option) {
     JobConfig config;
