@@ -78,6 +78,10 @@ TEST(FrozenEncoders, SizesOfAnAutoencoderComeFromThePipelinesFolder) {
   EXPECT_EQ(args.scale, 2.5);
   EXPECT_EQ(args.shift, -0.5);
   EXPECT_EQ(models::as_image_model(*model).patch_pixels(), 4);
+  for (const char* none : {"", R"(, "shift_factor": null)"}) {  // as diffusers writes it
+    write_sizes(fmt::format(R"({{"block_out_channels": [32], "latent_channels": 3{}}})", none));
+    EXPECT_EQ(models::as_image_model(*build()).autoencoder().shift, 0) << none;
+  }
   const std::string vae = (folder / "vae/config.json").string();
   write_sizes(R"({"block_out_channels": [16, 24], "latent_channels": 3})");
   EXPECT_EQ(complaint(build),

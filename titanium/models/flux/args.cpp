@@ -76,7 +76,7 @@ AutoencoderArgs autoencoder_from_config_json(const std::filesystem::path& file) 
   args.groups = config.size_or("norm_num_groups", args.groups);
   if (args.channels % args.groups != 0) config.fail("norm_num_groups", "a divisor of the first of block_out_channels");
   args.scale = config.positive_or("scaling_factor", args.scale);
-  if (config.has("shift_factor")) args.shift = config.number("shift_factor");
+  args.shift = config.has("shift_factor") ? config.number("shift_factor") : 0;
   return args;
 }
 

@@ -41,7 +41,8 @@ std::string describe(const Args& args);
 // Sizes from the config.json of a transformer in diffusers' format. Throws UsageError with a sentence for every key
 // that is missing, has a wrong type or contradicts another.
 Args args_from_config_json(const std::filesystem::path& file);
-// Sizes of its autoencoder from the config.json of an AutoencoderKL in diffusers' format; throws likewise.
+// Sizes of its autoencoder from the config.json of an AutoencoderKL in diffusers' format, where a shift_factor that is
+// null or not given means no shift; throws likewise.
 AutoencoderArgs autoencoder_from_config_json(const std::filesystem::path& file);
 // The other way round, of the transformer.
 std::string to_config_json(const Args& args);
