@@ -218,6 +218,29 @@ weight = 1
         self.assertIn("holds images that were prepared from other data or with other options. Name another folder.",
                       self.prepare(self.prepared, "--debug.seed=5", code=2))
 
+    def test_networks_of_the_same_name_are_told_apart_by_their_weights(self):
+        def options(folder):
+            return (f"--encoder.t5_encoder={folder / 't5'}", f"--encoder.clip_encoder={folder / 'clip'}",
+                    f"--encoder.autoencoder_path={folder / 'ae.safetensors'}", "--validation.no_enable", "--training.steps=1")
+
+        copy = self.folder / "copy"
+        shutil.copytree(self.tiny, copy)
+        expected, _ = self.train("original", *self.offline, *self.one_rank, *options(self.tiny))
+        for folder in (copy, self.folder / "not_here"):  # the encoders may be elsewhere, or not be on this machine at all
+            self.assertEqual(self.train(f"with_{folder.name}", *self.offline, *self.one_rank, *options(folder))[0], expected)
+        for file, tensor, option, name in (("ae.safetensors", "decoder.conv_out.bias", "autoencoder_path", "ae.safetensors"),
+                                           ("t5/model.safetensors", "shared.weight", "t5_encoder", "t5"),
+                                           ("clip/model.safetensors", "text_model.final_layer_norm.bias", "clip_encoder", "clip")):
+            weights = safetensors.numpy.load_file(copy / file)
+            changed = weights[tensor].copy()
+            changed[-1] += 1
+            safetensors.numpy.save_file(weights | {tensor: changed}, copy / file)
+            self.assertRegex(self.refused(*self.offline, *options(copy)),
+                             rf"was prepared with encoder\.{option} = {name} with weights (\w{{16}}), but the run has {name} with weights (?!\1)\w{{16}}\. Prepare")
+            safetensors.numpy.save_file(weights, copy / file)
+        made = json.loads((self.prepared / "prepared.json").read_text())
+        self.assertRegex(made["autoencoder_weights"], r"^[0-9a-f]{16}$")
+
     def with_pooled_columns(self, columns):
         """The folder of a model that takes this many columns of CLIP."""
         other = self.folder / "other"

@@ -74,6 +74,10 @@ class WeightsSource {
 // One of these, by what `path` is. Throws UsageError when it is nothing of the kind, and what they throw.
 std::unique_ptr<WeightsSource> open_weights(const std::filesystem::path& path);
 
+// 16 hex digits that tell weights from others, without reading all of them: of the name, dtype and shape of every
+// tensor and of its first, middle and last row. Where the weights lie and how they are dealt to files does not matter.
+std::string fingerprint(const WeightsSource& source);
+
 // A safetensors file, or a folder of them with an index. Throws as SafetensorsReader does.
 std::unique_ptr<WeightsSource> open_safetensors(const std::filesystem::path& path);
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "tests/support/fuzz.h"
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
@@ -25,9 +27,9 @@ const PreparedSizes kSizes{.img_size = 16,
 
 PreparedDescription description() {
   return {.sizes = kSizes,
-          .t5_encoder = "t5",
-          .clip_encoder = "clip",
-          .autoencoder = "ae.safetensors",
+          .t5_encoder = {"t5", ""},
+          .clip_encoder = {"clip", "00112233aabbccdd"},
+          .autoencoder = {"ae.safetensors", "fedcba9876543210"},
           .fingerprint = "0123456789abcdef",
           .seed = 3,
           .streams = 4,
@@ -131,6 +133,11 @@ TEST(PreparedImages, ADescriptionComesBackOrIsRefused) {
     changed.replace(changed.find(what), what.size(), with);
     return complaint([&] { prepared_description_from_json(changed, "p"); });
   };
+  PreparedDescription without = description();
+  without.clip_encoder.weights = without.autoencoder.weights = "";
+  const std::string earlier = std::regex_replace(text, std::regex(R"( *"\w+_weights": "\w*",\n)"), "");
+  EXPECT_EQ(earlier.find("_weights"), std::string::npos);
+  EXPECT_EQ(prepared_description_from_json(earlier, "p"), without);
   EXPECT_TRUE(refused("{", "").starts_with("p is not valid JSON"));
   EXPECT_TRUE(refused("\"streams\"", "\"rivers\"").starts_with("p is damaged: "));
   EXPECT_EQ(refused("\"format\": 1", "\"format\": 2"),

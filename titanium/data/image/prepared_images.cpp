@@ -82,9 +82,12 @@ void visit_members(auto& description, const auto& visit) {
   visit("text_width", sizes.text_width);
   visit("pooled_width", sizes.pooled_width);
   visit("dtype", sizes.dtype);
-  visit("t5_encoder", description.t5_encoder);
-  visit("clip_encoder", description.clip_encoder);
-  visit("autoencoder", description.autoencoder);
+  visit("t5_encoder", description.t5_encoder.name);
+  visit("t5_weights", description.t5_encoder.weights);
+  visit("clip_encoder", description.clip_encoder.name);
+  visit("clip_weights", description.clip_encoder.weights);
+  visit("autoencoder", description.autoencoder.name);
+  visit("autoencoder_weights", description.autoencoder.weights);
   visit("fingerprint", description.fingerprint);
   visit("seed", description.seed);
   visit("streams", description.streams);
@@ -106,6 +109,8 @@ PreparedDescription prepared_description_from_json(std::string_view text, const 
     TI_CHECK(integer_of(json.at("format")) == kFormat,
              "{} was written by another version of titanium. Prepare the images again.", place);
     visit_members(description, [&](const char* key, auto& value) {
+      // Folders that were made before fingerprints were written have none.
+      if (std::string_view(key).ends_with("_weights") && !json.contains(key)) return;
       if constexpr (std::is_same_v<decltype(value), std::string&>) {
         json.at(key).get_to(value);
       } else {

@@ -36,10 +36,18 @@ struct PreparedSizes {
   bool operator==(const PreparedSizes&) const = default;
 };
 
+// A network that encoded: the last part of encoder.t5_encoder, clip_encoder or autoencoder_path, and a fingerprint of
+// its weights. Models of the hub have no fingerprint, nor have those that are "made up by seed N" in tests.
+struct PreparedNetwork {
+  std::string name;
+  std::string weights;
+
+  bool operator==(const PreparedNetwork&) const = default;
+};
+
 struct PreparedDescription {
   PreparedSizes sizes;
-  // The last parts of encoder.t5_encoder, clip_encoder and autoencoder_path; "made up by seed N" in tests.
-  std::string t5_encoder, clip_encoder, autoencoder;
+  PreparedNetwork t5_encoder, clip_encoder, autoencoder;
   std::string fingerprint;  // of the files that were read
   int64_t seed = 0;         // of the cuts
   int64_t streams = 0;      // among which the samples were dealt

@@ -3,11 +3,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "titanium/base/bundled.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
 #include "titanium/base/log.h"
 #include "titanium/checkpoint/safetensors/header.h"
+#include "titanium/checkpoint/safetensors/reader.h"
+#include "titanium/checkpoint/weights_source.h"
 #include "titanium/data/format/tar_members.h"
 #include "titanium/models/registry.h"
 #include "titanium/train/task/encode_images.h"
@@ -20,11 +23,17 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kStateFile = ".state.json";
 
-// What tells an encoder from another one: the last part of its name.
-std::string identity(const JobConfig& config, const std::string& name) {
-  if (config.training.test_mode) return fmt::format("made up by seed {}", weight_seed(config.debug));
+// Nothing where there are none on this machine: those of the hub are not fetched for it.
+std::string fingerprint_of_weights(const fs::path& path) {
+  const bool here =
+      fs::is_regular_file(path) || checkpoint::find_safetensors(path) || fs::exists(path / "pytorch_model.bin");
+  return here ? checkpoint::fingerprint(*checkpoint::open_weights(path)) : "";
+}
+
+data::PreparedNetwork identity(const JobConfig& config, const std::string& name) {
+  if (config.training.test_mode) return {fmt::format("made up by seed {}", weight_seed(config.debug)), ""};
   const fs::path path = name;
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
+  return {(path.has_filename() ? path : path.parent_path()).filename().string(), fingerprint_of_weights(bundled(path))};
 }
 
 data::PreparedDescription description_of(const JobConfig& config) {
@@ -170,6 +179,16 @@ void require_equal(const fs::path& folder, const char* option, const auto& found
                   folder.string(), option, found, wanted));
 }
 
+void require_same_network(const fs::path& folder, const char* option, const data::PreparedNetwork& found,
+                          const data::PreparedNetwork& wanted) {
+  require_equal(folder, option, found.name, wanted.name);
+  if (found.weights.empty() || wanted.weights.empty()) return;
+  const auto described = [](const data::PreparedNetwork& network) {
+    return fmt::format("{} with weights {}", network.name, network.weights);
+  };
+  require_equal(folder, option, described(found), described(wanted));
+}
+
 }  // namespace
 
 ImagePreparationCounts prepare_images(const JobConfig& config, const ImagePreparation& preparation, Device device) {
@@ -218,9 +237,9 @@ ImagePreparationCounts prepare_images(const JobConfig& config, const ImagePrepar
 std::shared_ptr<const data::PreparedImages> open_prepared(const JobConfig& config, const fs::path& folder) {
   auto prepared = std::make_shared<data::PreparedImages>(data::open_prepared_images(folder));
   const data::PreparedDescription &found = prepared->description, wanted = description_of(config);
-  require_equal(folder, "encoder.t5_encoder", found.t5_encoder, wanted.t5_encoder);
-  require_equal(folder, "encoder.clip_encoder", found.clip_encoder, wanted.clip_encoder);
-  require_equal(folder, "encoder.autoencoder_path", found.autoencoder, wanted.autoencoder);
+  require_same_network(folder, "encoder.t5_encoder", found.t5_encoder, wanted.t5_encoder);
+  require_same_network(folder, "encoder.clip_encoder", found.clip_encoder, wanted.clip_encoder);
+  require_same_network(folder, "encoder.autoencoder_path", found.autoencoder, wanted.autoencoder);
   require_equal(folder, "training.img_size", found.sizes.img_size, wanted.sizes.img_size);
   require_equal(folder, "encoder.max_t5_encoding_len", found.sizes.text_tokens, wanted.sizes.text_tokens);
   require_equal(folder, "training.mixed_precision_param", found.sizes.dtype, wanted.sizes.dtype);

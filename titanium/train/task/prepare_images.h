@@ -31,7 +31,8 @@ struct ImagePreparationCounts {
 ImagePreparationCounts prepare_images(const JobConfig& config, const ImagePreparation& preparation, Device device);
 
 // A prepared folder that the configuration trains from. Throws UsageError unless encoders, sizes and dtype are those of
-// the configuration, and as open_prepared_images does.
+// the configuration, and as open_prepared_images does. Encoders are the same when the last parts of their names are
+// and, where their weights were files at the preparation and are files now, these too.
 std::shared_ptr<const data::PreparedImages> open_prepared(const JobConfig& config, const std::filesystem::path& folder);
 // Throws UsageError when the encodings have other sizes than the model takes.
 void check_prepared_sizes(const data::PreparedImages& prepared, const models::ImageModel& model);
