@@ -66,6 +66,8 @@ class Init(unittest.TestCase):
     def test_sentences(self):
         for args, part in [
             (["--flavor", "405B", "--gpus", "8"], "llama3 405B with samples of 8192 tokens does not fit on 8 GPUs of 80.0 GiB in any layout: the least was"),
+            (["--flavor", "405B", "--gpus", "8"], "can be used. Give more GPUs, larger ones, or a smaller --seq-len."),
+            (["--model", "flux", "--flavor", "flux-dev", "--gpus", "1", "--gpu-memory", "16"], "can be used. Give more or larger GPUs."),
             (["--flavor", "9B"], "is not a flavor of llama3"),
             (["--model", "lama"], "lama"),
             (["--gpu", "H300"], "--gpu H300 is not a GPU whose memory is known"),

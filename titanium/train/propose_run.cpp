@@ -177,11 +177,12 @@ Proposal propose_run(const ProposalRequest& request) {
       }
     }
   }
-  throw UsageError(
-      fmt::format("{} {} with {} does not fit on {} GPUs of {:.1f} GiB in any layout: the least was {:.1f} GiB "
-                  "per GPU, and {:.0f} % of a GPU can be used. Give more GPUs, larger ones, or a smaller --seq-len.",
-                  request.model, request.flavor, samples_of(request, proposal.config.training), request.gpus,
-                  static_cast<double>(request.gpu_bytes) / kGiB, search.least(), 100 * kUsable));
+  throw UsageError(fmt::format(
+      "{} {} with {} does not fit on {} GPUs of {:.1f} GiB in any layout: the least was {:.1f} GiB "
+      "per GPU, and {:.0f} % of a GPU can be used. {}.",
+      request.model, request.flavor, samples_of(request, proposal.config.training), request.gpus,
+      static_cast<double>(request.gpu_bytes) / kGiB, search.least(), 100 * kUsable,
+      draws_images(request) ? "Give more or larger GPUs" : "Give more GPUs, larger ones, or a smaller --seq-len"));
 }
 
 }  // namespace titanium::train
