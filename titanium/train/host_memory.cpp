@@ -18,12 +18,13 @@ int64_t host_memory() {
 }
 
 void check_fits_host(const MemoryPlan& plan, int64_t host_bytes) {
-  if (plan.total() <= host_bytes) return;
+  const int64_t needed = plan.total() + plan.on_host;
+  if (needed <= host_bytes) return;
   constexpr double kGiB = 1024.0 * 1024 * 1024;
   throw UsageError(
       fmt::format("the run needs about {:.1f} GiB, but this machine has {:.1f} GiB ({}). Use a smaller model.flavor, "
                   "training.local_batch_size or training.seq_len, or more machines.",
-                  static_cast<double>(plan.total()) / kGiB, static_cast<double>(host_bytes) / kGiB, describe(plan)));
+                  static_cast<double>(needed) / kGiB, static_cast<double>(host_bytes) / kGiB, describe(plan)));
 }
 
 }  // namespace titanium::train

@@ -227,6 +227,7 @@ MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, 
   }
   plan.gradients = plan.parameters;
   plan.frozen = frozen.weights;
+  plan.on_host = frozen.on_host;
   if (models::is_fully_sharded(config.parallelism, dims)) {
     plan_sharding(model, config.parallelism, dims, dtype, plan);
     if (config.training.enable_cpu_offload) plan.parameters = plan.gradients = plan.optimizer = 0;
@@ -264,6 +265,7 @@ std::string describe(const MemoryPlan& plan) {
       plan.communication / kGiB, plan.activations / kGiB, plan.working / kGiB, plan.shared / kGiB, plan.total() / kGiB);
   if (plan.frozen > 0)
     text += fmt::format("; networks that are not trained take {:.2f} GiB of that", plan.frozen / kGiB);
+  if (plan.on_host > 0) text += fmt::format("; others take {:.2f} GiB of host memory", plan.on_host / kGiB);
   if (plan.most_rows > plan.expert_rows) {
     text += fmt::format(
         "; rows of experts take {:.2f} GiB of that, and {:.2f} GiB ({:.2f} GiB together) if all tokens choose the "

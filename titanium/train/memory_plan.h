@@ -13,6 +13,7 @@ namespace titanium::train {
 // What networks take that a run uses and does not train.
 struct FrozenMemory {
   int64_t weights = 0;
+  int64_t on_host = 0;  // of weights that are in host memory whatever the device is
   int64_t working = 0;  // while they run: before a batch's forward, or between steps
 };
 
@@ -23,6 +24,7 @@ struct MemoryPlan {
   int64_t optimizer = 0;
   int64_t communication = 0;  // buffers of FSDP or DDP, and of the exchange of keys and values
   int64_t frozen = 0;         // weights of networks that are not trained
+  int64_t on_host = 0;        // the same in host memory: no part of the total, which is the device's
   int64_t activations = 0;    // kept from forward to backward
   int64_t working = 0;        // temporaries at the moment when most is needed
   int64_t shared = 0;         // what gradients take of the room that activations have left by then: not needed twice

@@ -7,6 +7,7 @@
 #include "titanium/base/error.h"
 #include "titanium/models/registry.h"
 #include "titanium/parallel/parallel_dims.h"
+#include "titanium/train/host_memory.h"
 #include "titanium/train/task/image_encoders.h"
 #include "titanium/train/train_state.h"
 
@@ -132,7 +133,9 @@ TEST(FrozenEncoders, ThePlanCountsThePublishedNetworks) {
   config.encoder.sharded = false;
   config.encoder.on_cpu = true;
   EXPECT_EQ(memory_of(config, 1).weights, 2 * kAutoencoder);
+  EXPECT_EQ(memory_of(config, 1).on_host, 2 * (kT5 + kClip));
   config.encoder.offline = true;
+  EXPECT_EQ(memory_of(config, 1).on_host, 0);
   EXPECT_EQ(memory_of(config, 1).weights, 0);
   EXPECT_EQ(memory_of(config, 1).working, 0);
   config.validation.enable = true;
@@ -151,6 +154,21 @@ TEST(FrozenEncoders, AreAPartOfTheWholePlan) {
   EXPECT_EQ(with.total() - without.total(), with.frozen);  // they run when there is room
   EXPECT_NE(describe(with).find("; networks that are not trained take 9.26 GiB of that"), std::string::npos)
       << describe(with);
+}
+
+TEST(FrozenEncoders, TakeOfTheHostWhatTheyDoNotTakeOfTheDevice) {
+  JobConfig config = flux_dev();
+  const MemoryPlan on_device = plan_model(config, 1, 0).memory;
+  config.encoder.on_cpu = true;
+  for (const char* device : {"auto", "cpu", "cuda"}) {
+    config.training.device = device;
+    const MemoryPlan plan = plan_model(config, 1, 0).memory;
+    EXPECT_EQ(plan.total(), on_device.total() - 2 * (kT5 + kClip));
+    EXPECT_EQ(complaint([&] { check_fits_host(plan, on_device.total()); }), "");
+    EXPECT_NE(
+        complaint([&] { check_fits_host(plan, on_device.total() - 1); }).find("; others take 9.10 GiB of host memory"),
+        std::string::npos);
+  }
 }
 
 }  // namespace

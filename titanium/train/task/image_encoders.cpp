@@ -176,7 +176,6 @@ FrozenMemory image_encoder_memory(const JobConfig& config, const models::ImageMo
   if (config.encoder.offline) return memory;
   memory.working =
       std::max(memory.working, at_full_size(args.channels * args.multipliers[0], config.training.local_batch_size));
-  if (config.encoder.on_cpu && config.training.device != "cpu") return memory;
   int64_t grouped = 0, largest = 0;
   const auto count_group = [&](const std::vector<Tensor>& weights) -> models::FrozenGroup {
     int64_t bytes = 0;
@@ -185,9 +184,10 @@ FrozenMemory image_encoder_memory(const JobConfig& config, const models::ImageMo
     largest = std::max(largest, bytes);
     return {};
   };
-  memory.weights +=
+  int64_t& place = config.encoder.on_cpu ? memory.on_host : memory.weights;
+  place +=
       weight_bytes(wanted_text(config, model, count_group), dtype) + weight_bytes(wanted_pooled(config, model), dtype);
-  if (!config.encoder.sharded || dims.fsdp() == 1) return memory;
+  if (config.encoder.on_cpu || !config.encoder.sharded || dims.fsdp() == 1) return memory;
   memory.weights -= grouped - (grouped + dims.fsdp() - 1) / dims.fsdp();
   memory.working += 2 * largest;
   return memory;

@@ -27,8 +27,8 @@ ImageEncoders load_image_encoders(const JobConfig& config, const models::ImageMo
 ImageEncoders load_encoders_of_run(const JobConfig& config, const models::ImageModel& model, Device device,
                                    const parallel::Mesh& mesh);
 
-// What they will take of the device's memory, from their sizes alone. An encoder at the hub whose sizes nobody knows
-// here is not counted, and the log says so. Throws UsageError as loading does.
+// What they will take of memory, the device's or with encoder.on_cpu the host's, from their sizes alone. An encoder at
+// the hub whose sizes nobody knows here is not counted, and the log says so. Throws UsageError as loading does.
 FrozenMemory image_encoder_memory(const JobConfig& config, const models::ImageModel& model,
                                   const parallel::ParallelDims& dims);
 
