@@ -45,8 +45,8 @@ TEST(WeightsFingerprint, DependsOnNamesDtypesShapesAndValues) {
 TEST(WeightsFingerprint, IsThatOfTheSameWeightsInSeveralFiles) {
   const auto folder = test::test_folder() / "dealt";
   const auto all = weights();
-  write_safetensors(folder / "1.safetensors", {all[2], all[0]});
-  write_safetensors(folder / "2.safetensors", {all[1]});
+  write_safetensors(folder / "1.safetensors", std::vector{all[2], all[0]});
+  write_safetensors(folder / "2.safetensors", std::vector{all[1]});
   write_file_atomically(folder / "model.safetensors.index.json",
                         R"({"weight_map": {"a": "1.safetensors", "b": "2.safetensors", "c": "1.safetensors"}})");
   EXPECT_EQ(fingerprint(*open_weights(folder)), fingerprint_of(all));
