@@ -129,6 +129,21 @@ class DataFormats(unittest.TestCase):
             self.assertLess(abs(sum(shares) - tokens / 101), 17)
             self.assertLess(max(shares), 1.4 * min(shares))
 
+    # 18 MB for 16 streams would make two lanes of 8.
+    def test_columns_whose_lanes_would_lack_records_are_dealt_by_records(self):
+        long, short = "y" * 1_800_000, "z" * 25_000
+        uneven = pyarrow.table({"text": [short, long] + [short] * 71 + ([long] + [short] * 72) * 4})  # the long ones would be a lane
+        pyarrow.parquet.write_table(uneven, self.folder / "uneven.parquet", row_group_size=1, compression="none", use_dictionary=False)
+        few = pyarrow.table({"text": [f"{i} " + "y" * 600_000 for i in range(30)]})
+        with pyarrow.OSFile(str(self.folder / "few.arrow"), "wb") as sink, pyarrow.ipc.new_file(sink, few.schema) as writer:
+            for begin in range(0, 30, 3):
+                writer.write_table(few.slice(begin, 1))
+                writer.write_table(few.slice(begin + 1, 2))
+        for name in ("uneven.parquet", "few.arrow"):
+            for shuffle in (False, True):
+                found, expected = (mixed([self.folder / name], striping, shuffle, "1") for striping in ("auto", "records"))
+                self.assertEqual(found, expected, (name, shuffle))
+
     # Each format in a mix with lines, then all in one.
     def test_mixes_of_every_format_are_the_same_on_every_number_of_readers_shuffled_or_not(self):
         folder = self.folder / "formats"

@@ -70,12 +70,15 @@ bool Corpus::open_lanes() {
   if (!striped) return false;
   streams_ = options_.streams;
   striping_ = striped->striping;
-  std::optional<uint64_t> key;
-  if (options_.shuffle)
-    key = mixed_bits(static_cast<uint64_t>(options_.shuffle_seed)) ^ std::stoull(fingerprint_, nullptr, 16);
-  lanes_ = std::make_unique<Lanes>(files_, *std::move(striped),
-                                   LanesOptions{.source = source, .streams = options_.streams, .shuffle_key = key});
+  lanes_ = std::make_unique<Lanes>(
+      files_, *std::move(striped),
+      LanesOptions{.source = source, .streams = options_.streams, .shuffle_key = shuffle_key()});
   return true;
+}
+
+std::optional<uint64_t> Corpus::shuffle_key() const {
+  if (!options_.shuffle) return std::nullopt;
+  return mixed_bits(static_cast<uint64_t>(options_.shuffle_seed)) ^ std::stoull(fingerprint_, nullptr, 16);
 }
 
 std::optional<StripedFiles> Corpus::choose_lanes(const RecordSourceOptions& source) const {
@@ -98,7 +101,10 @@ std::optional<StripedFiles> Corpus::choose_lanes(const RecordSourceOptions& sour
     little.reading.block_bytes = int64_t{64} << 10;
     RecordSource first(files_, little);
     fits = first.count_up_to(options_.streams) == options_.streams;
-    if (automatic) fits = fits && has_many_records(striped.blocks, first.anchor_before(options_.streams));
+    if (fits && automatic) {
+      const auto next = first.read(options_.streams);
+      fits = next && has_many_records(striped, options_.streams, shuffle_key(), next->block->begin);
+    }
   }
   TI_CHECK(fits || automatic,
            "Dataset {} cannot be dealt by blocks: it has fewer records than data streams, or too little data that can "

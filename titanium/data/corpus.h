@@ -129,6 +129,7 @@ class Corpus {
  private:
   RecordSourceOptions source_options() const;
   bool open_lanes();
+  std::optional<uint64_t> shuffle_key() const;  // of the blocks of lanes
   std::optional<StripedFiles> choose_lanes(const RecordSourceOptions& source) const;
   void open_records();
   std::shared_ptr<RecordSource> open(bool keep_all) const;

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "titanium/base/error.h"
-#include "titanium/data/record_order.h"
 
 namespace titanium::data {
 namespace {
@@ -62,14 +61,10 @@ std::shared_ptr<const Lanes::Dealt> Lanes::dealt(int64_t pass) {
   for (const auto& [known, dealt] : dealt_) {
     if (known == pass) return dealt;
   }
-  dealt_.emplace_front(pass, std::make_shared<Dealt>(deal_blocks(striped_.blocks, count(), key_of(pass))));
+  dealt_.emplace_front(
+      pass, std::make_shared<Dealt>(deal_blocks(striped_.blocks, count(), key_of_pass(options_.shuffle_key, pass))));
   if (dealt_.size() > kPassesOpen) dealt_.pop_back();
   return dealt_.front().second;
-}
-
-std::optional<uint64_t> Lanes::key_of(int64_t pass) const {
-  if (!options_.shuffle_key) return std::nullopt;
-  return *options_.shuffle_key ^ mixed_bits(static_cast<uint64_t>(pass) + 0xB10C);
 }
 
 std::shared_ptr<RecordSource> Lanes::open(int64_t lane, const std::vector<int64_t>& blocks) const {
@@ -87,7 +82,7 @@ ReadingPlan Lanes::plan() const {
   ReadingPlan plan{.striping = striping(), .blocks = std::ssize(striped_.blocks)};
   const int64_t classes = std::gcd(count(), options_.source.reading.ownership.ranks);
   std::vector<int64_t> read(static_cast<size_t>(classes));
-  const Dealt dealt = deal_blocks(striped_.blocks, count(), key_of(0));
+  const Dealt dealt = deal_blocks(striped_.blocks, count(), key_of_pass(options_.shuffle_key, 0));
   for (size_t lane = 0; lane < dealt.size(); ++lane) {
     for (const int64_t block : dealt[lane])
       read[lane % read.size()] += striped_.blocks[static_cast<size_t>(block)].part.bytes;

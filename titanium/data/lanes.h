@@ -35,7 +35,6 @@ class Lanes {
   using Dealt = std::vector<std::vector<int64_t>>;
 
   std::shared_ptr<const Dealt> dealt(int64_t pass);
-  std::optional<uint64_t> key_of(int64_t pass) const;
   std::shared_ptr<RecordSource> open(int64_t lane, const std::vector<int64_t>& blocks) const;
 
   const std::vector<SourceFile>& files_;

@@ -46,6 +46,29 @@ int64_t most_lanes(const std::vector<FileBlock>& blocks, const StripingLimits& l
   return largest_divisor_up_to(limits.streams, limit);
 }
 
+// For blocks that say how many records they have. With a shuffle every lane needs as many as the average: later passes
+// deal the blocks anew, and a window that is not full has empty places.
+bool lanes_have_records(const StripedFiles& striped, int64_t streams, std::optional<uint64_t> key) {
+  int64_t all = 0, fewest = std::numeric_limits<int64_t>::max();
+  for (const auto& lane : deal_blocks(striped.blocks, striped.striping.lanes, key_of_pass(key, 0))) {
+    int64_t records = 0;
+    for (const int64_t block : lane) records += striped.blocks[static_cast<size_t>(block)].part.records;
+    all += records;
+    fewest = std::min(fewest, records);
+  }
+  const int64_t of_a_stream = key ? kRecordsOfAStream : 1;
+  return all >= kRecordsOfAStream * streams && fewest >= of_a_stream * (streams / striped.striping.lanes);
+}
+
+bool is_small_part(const std::vector<FileBlock>& blocks, const Anchor& place) {
+  int64_t before = 0, all = 0;
+  for (const FileBlock& block : blocks) {
+    all += block.part.bytes;
+    if (std::tie(block.file, block.part.begin) <= std::tie(place.file, place.offset)) before += block.part.bytes;
+  }
+  return before <= all / kRecordsOfAStream;
+}
+
 bool is_opened_for_parts(const SourceFile& file) {
   return file.compression == Compression::kNone && file.format->opens_for_parts();
 }
@@ -89,13 +112,9 @@ std::vector<FileBlock> find_blocks(const std::vector<SourceFile>& files, int64_t
   return blocks;
 }
 
-bool has_many_records(const std::vector<FileBlock>& blocks, const Anchor& place) {
-  int64_t before = 0, all = 0;
-  for (const FileBlock& block : blocks) {
-    all += block.part.bytes;
-    if (std::tie(block.file, block.part.begin) <= std::tie(place.file, place.offset)) before += block.part.bytes;
-  }
-  return before <= all / kRecordsOfAStream;
+bool has_many_records(const StripedFiles& striped, int64_t streams, std::optional<uint64_t> key, const Anchor& place) {
+  const bool counted = std::ranges::all_of(striped.blocks, [](const auto& block) { return block.part.records >= 0; });
+  return counted ? lanes_have_records(striped, streams, key) : is_small_part(striped.blocks, place);
 }
 
 StripedFiles choose_striping(const std::vector<SourceFile>& files, const StripingLimits& limits,
@@ -135,6 +154,11 @@ std::vector<std::vector<int64_t>> deal_blocks(const std::vector<FileBlock>& bloc
     dealt[static_cast<size_t>(lane)].push_back(block);
   }
   return dealt;
+}
+
+std::optional<uint64_t> key_of_pass(std::optional<uint64_t> key, int64_t pass) {
+  if (!key) return std::nullopt;
+  return *key ^ mixed_bits(static_cast<uint64_t>(pass) + 0xB10C);
 }
 
 std::string describe(const ReadingPlan& plan, int64_t ranks) {

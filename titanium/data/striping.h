@@ -71,14 +71,19 @@ struct StripedFiles {
 StripedFiles choose_striping(const std::vector<SourceFile>& files, const StripingLimits& limits,
                              const ReadOptions& reading);
 
-// Whether blocks that begin before `place`, where as many records have been read as there are streams, are so small a
-// part of the data that every stream of every lane will have records.
-bool has_many_records(const std::vector<FileBlock>& blocks, const Anchor& place);
+// Whether the data has about 16 records for each stream, and every stream of every lane will have some. Blocks that all
+// say how many records they have are counted, as deal_blocks deals them in the first pass of a shuffle with `key` or
+// without one. Of others, those that begin before `place`, where as many records have been read as there are streams,
+// must be a small part of the data.
+bool has_many_records(const StripedFiles& striped, int64_t streams, std::optional<uint64_t> key, const Anchor& place);
 
 // The blocks of each lane, as places in `blocks`, in the order in which they are read. `key` chooses an order of the
 // blocks; without it they have their own.
 std::vector<std::vector<int64_t>> deal_blocks(const std::vector<FileBlock>& blocks, int64_t lanes,
                                               std::optional<uint64_t> key);
+
+// The key of one pass of a shuffle with `key`: every pass deals the blocks in another order. None without a shuffle.
+std::optional<uint64_t> key_of_pass(std::optional<uint64_t> key, int64_t pass);
 
 // What the ranks of a run will read of a data set in one epoch.
 struct ReadingPlan {

@@ -378,6 +378,23 @@ TEST_F(StripingChoices, FewRecordsAreDealtOneByOne) {
   }
 }
 
+TEST_F(StripingChoices, DocumentsBehindAnIndexAreCounted) {
+  // 20 MB for 32 streams. Of 33 documents a block of 2 MiB holds 3, and a lane of 16 streams would have only 15.
+  for (const auto& [documents, lanes] : {std::pair<int64_t, int64_t>{33, 1}, {511, 1}, {512, 2}}) {
+    const int64_t tokens = 10'000'000 / documents;
+    std::string ends;
+    for (int64_t end = tokens; end <= documents * tokens; end += tokens)
+      ends.append(reinterpret_cast<const char*>(&end), 8);
+    folder_.write("few/a.ds.index", ends);
+    CorpusOptions options = corpus(StripingChoice::kAuto);
+    options.path = folder_.write("few/a.ds", std::string(static_cast<size_t>(2 * documents * tokens), '\1'));
+    options.block_bytes = 2 << 20;
+    auto loaders = make_loaders(options, 1);
+    EXPECT_EQ(loaders[0]->state().sources[0].striping.lanes, lanes) << documents;
+    EXPECT_EQ(read_global(loaders, 2).size(), 2U * kBatch) << documents;
+  }
+}
+
 TEST_F(StripingChoices, PlansTellWhatRanksRead) {
   CorpusOptions options = corpus(StripingChoice::kAuto);
   options.ranks = 2;
@@ -441,6 +458,25 @@ TEST(Striping, LanesDifferByNoMoreThanTheLargestBlock) {
     }
     EXPECT_EQ(seen.size(), 3000U);
     EXPECT_LE(*std::ranges::max_element(sizes) - *std::ranges::min_element(sizes), largest);
+  }
+}
+
+TEST(Striping, EveryLaneNeedsRecordsForItsStreamsAndWithAShuffleAReserve) {
+  using Blocks = std::vector<std::pair<int64_t, int64_t>>;                  // bytes and records of each
+  const auto fits = [](const Blocks& sizes, std::optional<uint64_t> key) {  // 8 streams, 4 to a lane
+    StripedFiles striped{.striping = {.lanes = 2}, .blocks = {}};
+    for (const auto& [bytes, records] : sizes)
+      striped.blocks.push_back({.file = 0, .part = {.bytes = bytes, .records = records}});
+    return has_many_records(striped, 8, key, {});
+  };
+  EXPECT_FALSE(fits({{10, 63}, {10, 64}}, {}));
+  EXPECT_TRUE(fits({{10, 64}, {10, 64}}, {}));
+  EXPECT_FALSE(fits({{10, 3}, {10, 900}}, {}));
+  EXPECT_TRUE(fits({{10, 4}, {10, 900}}, {}));
+  EXPECT_FALSE(fits({{10, 1}, {5, 300}, {5, 300}, {10, 1}, {5, 300}, {5, 300}}, {}));  // the long ones meet in a lane
+  for (const uint64_t key : {1, 2, 3}) {
+    EXPECT_FALSE(fits({{10, 63}, {10, 900}}, key));
+    EXPECT_TRUE(fits({{10, 64}, {10, 64}}, key));
   }
 }
 
