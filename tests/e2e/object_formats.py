@@ -81,7 +81,7 @@ class ObjectFormats(s3_case.S3Case):
         self.proxy.requests.clear()
         run = subprocess.run([DRIVER, "share", path, "text", str(rank), str(ranks), str(block_bytes)], capture_output=True, text=True, env=self.environment(), timeout=100)
         self.assertEqual(run.returncode, 0, run.stderr)
-        samples, lanes = map(int, run.stdout.split())
+        samples, lanes, _ = map(int, run.stdout.split())
         return samples, lanes, self.bytes_asked_for("")
 
     def test_by_blocks_a_reader_asks_for_its_share_and_not_for_the_rest(self):

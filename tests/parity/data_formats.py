@@ -56,9 +56,9 @@ def by_blocks(path, layouts):
     return result.stdout
 
 
-# Samples of an epoch of one reader, and the number of lanes.
-def read_share(path, rank, ranks):
-    result = subprocess.run([DRIVER, "share", str(path), "text", str(rank), str(ranks), "16384"], capture_output=True, text=True)
+# Samples of an epoch of one reader, the number of lanes, and the bytes that it has read.
+def read_share(path, rank, ranks, how="share", block_bytes=16384):
+    result = subprocess.run([DRIVER, how, str(path), "text", str(rank), str(ranks), str(block_bytes)], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return [int(word) for word in result.stdout.split()]
 
@@ -128,6 +128,16 @@ class DataFormats(unittest.TestCase):
             shares = [read_share(path, rank, 4)[0] for rank in range(4)]
             self.assertLess(abs(sum(shares) - tokens / 101), 17)
             self.assertLess(max(shares), 1.4 * min(shares))
+
+    # 117 pieces in one group, and windows of 16 of them in which streams jump about.
+    def test_streams_share_the_passes_over_a_group_of_rows(self):
+        rng = random.Random(12)
+        table = pyarrow.table({"text": [rng.randbytes(rng.randrange(10, 90)).hex() for _ in range(120_000)]})
+        path = self.folder / "one_group.parquet"
+        pyarrow.parquet.write_table(table, path, compression="none", use_dictionary=False, row_group_size=120_000)
+        size = path.stat().st_size
+        self.assertLess(read_share(path, 0, 1, "share", 0)[2], 1.2 * size)
+        self.assertLess(read_share(path, 0, 1, "shuffled", 0)[2], 3 * size)
 
     # 18 MB for 16 streams would make two lanes of 8.
     def test_columns_whose_lanes_would_lack_records_are_dealt_by_records(self):

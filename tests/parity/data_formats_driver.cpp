@@ -9,7 +9,8 @@
 //   readers are closed where they can be.
 // data_formats_driver share PATH FIELD RANK RANKS BYTES
 //   one reader of that many reads an epoch, dealt by blocks of that size or, with 0, by records; the number of its
-//   samples and its lanes.
+//   samples, its lanes, and the bytes that the process has read. The same with `shuffled` instead of `share`, or with
+//   `closing`, as one of so many sources that readers are closed between reads.
 // data_formats_driver fuzz PATH FIELD ROUNDS SEED
 //   damages the file in a copy beside it that often and reads it; prints how many were read and how many refused, and
 //   the most memory that the process has had, in bytes.
@@ -22,6 +23,7 @@
 #include <fstream>
 #include <functional>
 
+#include "tests/support/bytes_read.h"
 #include "tests/support/damaged_bytes.h"
 #include "titanium/data/document.h"
 #include "titanium/data/loader.h"
@@ -112,16 +114,21 @@ std::vector<int64_t> layouts_of(const std::string& digits) {
   return layouts;
 }
 
-void read_share(const std::string& path, const std::string& field, int64_t rank, int64_t ranks, int64_t block_bytes) {
-  CorpusOptions corpus = corpus_of(path, field, block_bytes > 0 ? StripingChoice::kBlocks : StripingChoice::kRecords);
-  corpus.rank = rank;
-  corpus.ranks = ranks;
+// The words of the command line.
+void read_share(const std::vector<std::string>& given) {
+  const int64_t block_bytes = std::stoll(given[5]);
+  CorpusOptions corpus =
+      corpus_of(given[1], given[2], block_bytes > 0 ? StripingChoice::kBlocks : StripingChoice::kRecords);
+  corpus.rank = std::stoll(given[3]);
+  corpus.ranks = std::stoll(given[4]);
   corpus.block_bytes = block_bytes;
+  corpus.shuffle = given[0] == "shuffled";
+  corpus.closes_readers = given[0] == "closing";
   corpus.cache_bytes = size_t{16} << 20;
   Loader loader(corpus, encode_bytes, {.batch = 1, .packing = {.seq_len = 100, .infinite = false}});
   int64_t samples = 0;
   while (loader.next()) ++samples;
-  fmt::print("{} {}\n", samples, loader.state().sources[0].striping.lanes);
+  fmt::print("{} {} {}\n", samples, loader.state().sources[0].striping.lanes, testing::bytes_read());
 }
 
 std::string content_of(const std::string& path) {
@@ -184,7 +191,7 @@ int main(int argc, char** argv) {
       run_mix({given.begin() + 4, given.end()}, striping_choice(given[1]), given[2] == "1", layouts_of(given[3]));
       return 0;
     }
-    if (argc == 7) read_share(argv[2], argv[3], std::stoll(argv[4]), std::stoll(argv[5]), std::stoll(argv[6]));
+    if (argc == 7) read_share(given);
     if (argc == 6) fuzz(argv[2], argv[3], std::stoll(argv[4]), std::stoull(argv[5]));
     if (argc == 5) run_one(argv[2], argv[3], StripingChoice::kBlocks, layouts_of(argv[4]));
     if (argc == 3) run_one(argv[1], argv[2], StripingChoice::kRecords, {1, 2, 4});

@@ -1,8 +1,7 @@
 // Data sets that are dealt to streams by blocks: Note [Lanes].
 #include "titanium/data/striping.h"
 
-#include <fstream>
-
+#include "tests/support/bytes_read.h"
 #include "tests/support/data_files.h"
 #include "titanium/data/document.h"
 
@@ -190,16 +189,6 @@ TEST(StripingFormats, StopsAndOtherReadersChangeNothing) {
       EXPECT_EQ(rows, expected) << path << (shuffle ? " shuffled" : "");
     }
   }
-}
-
-// What the process has read, as the kernel counts it.
-int64_t bytes_read() {
-  std::ifstream counters("/proc/self/io");
-  std::string name;
-  int64_t value = 0;
-  while (counters >> name >> value)
-    if (name == "rchar:") return value;
-  return -1;
 }
 
 TEST(StripingReads, ARankReadsItsShareOfTheBytesAndNotThoseOfOthers) {

@@ -136,7 +136,7 @@ class ColumnReader : public BlockReader {
   std::shared_ptr<const Block> next() override {
     while (used_ == rows_.count) {
       if (next_rows()) {
-        if (position_.record + rows_.count <= wanted_) pass_rows();
+        if (!served_ && position_.record + rows_.count <= wanted_) pass_rows();
       } else if (at_end_) {
         return begin_block(Content::kText, group_);
       }
@@ -152,6 +152,7 @@ class ColumnReader : public BlockReader {
       const bool missing = size < 0;
       append(*block, missing ? "" : std::string_view(rows_.data[used_], static_cast<size_t>(size)), missing);
     }
+    served_ = true;
     return block;
   }
 
@@ -189,7 +190,7 @@ class ColumnReader : public BlockReader {
     return row;
   }
 
-  // Leaves out rows before the one that is wanted.
+  // Leaves out rows before the one that is wanted, on the way of a new reader to its place.
   void pass_rows() {
     used_ = rows_.count;
     position_.record += rows_.count;
@@ -222,6 +223,7 @@ class ColumnReader : public BlockReader {
   int64_t wanted_ = 0;  // the record that is on its way
   Anchor group_;        // the beginning of the group that position_ is in
   bool inside_group_ = false;
+  bool served_ = false;  // a block since it was opened: other streams want what follows
 };
 
 // Groups that follow each other until they have `bytes`.
