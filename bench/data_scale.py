@@ -41,11 +41,13 @@ def other_formats(lines):
     table = pyarrow.table({"text": [json.loads(line)["text"] for line in content.splitlines()]})
     pyarrow.parquet.write_table(table, folder / "groups.parquet", compression="zstd", row_group_size=1000)
     pyarrow.parquet.write_table(table, folder / "whole.parquet", compression="zstd")
-    with pyarrow.OSFile(str(folder / "stream.arrow"), "wb") as sink, pyarrow.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=1000)
+    for name, compression in (("stream.arrow", None), ("packed.arrow", "zstd")):
+        options = pyarrow.ipc.IpcWriteOptions(compression=compression)
+        with pyarrow.OSFile(str(folder / name), "wb") as sink, pyarrow.ipc.new_stream(sink, table.schema, options=options) as writer:
+            writer.write_table(table, max_chunksize=1000)
     (folder / "lines.jsonl.gz").write_bytes(gzip.compress(content, 6))
     (folder / "lines.jsonl.zst").write_bytes(pyarrow.compress(content, "zstd", asbytes=True))
-    return [folder / name for name in ("groups.parquet", "whole.parquet", "stream.arrow", "lines.jsonl.gz", "lines.jsonl.zst")]
+    return [folder / name for name in ("groups.parquet", "whole.parquet", "stream.arrow", "packed.arrow", "lines.jsonl.gz", "lines.jsonl.zst")]
 
 
 def main():

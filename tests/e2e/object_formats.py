@@ -11,6 +11,7 @@ import unittest
 
 import numpy
 import pyarrow
+import pyarrow.ipc
 import pyarrow.parquet
 import s3_case
 from data_format_files import ALL_TOKENS, DOCUMENTS, FORMATS
@@ -77,9 +78,9 @@ class ObjectFormats(s3_case.S3Case):
         self.assertLess(self.bytes_asked_for("a.parquet"), wanted + 400_000)  # the beginning and the footer, in windows
         self.assertLess(wanted + 400_000, len(FORMATS["parquet"]["a.parquet"]) / 2)
 
-    def share(self, path, rank, ranks, block_bytes):
+    def share(self, path, rank, ranks, block_bytes, how="share"):
         self.proxy.requests.clear()
-        run = subprocess.run([DRIVER, "share", path, "text", str(rank), str(ranks), str(block_bytes)], capture_output=True, text=True, env=self.environment(), timeout=100)
+        run = subprocess.run([DRIVER, how, path, "text", str(rank), str(ranks), str(block_bytes)], capture_output=True, text=True, env=self.environment(), timeout=100)
         self.assertEqual(run.returncode, 0, run.stderr)
         samples, lanes, _ = map(int, run.stdout.split())
         return samples, lanes, self.bytes_asked_for("")
@@ -109,6 +110,20 @@ class ObjectFormats(s3_case.S3Case):
                 self.assertLess(abs(found * ranks / (samples * 4) - 1), 0.15, name)
                 # Beside the share: the first records, which tell whether there are enough, footers, and lines that end behind their block.
                 self.assertLess(asked, size / ranks + 0.2 * size, (name, ranks, size))
+
+    # A mix of many sources closes its readers between reads, except those that would read all of it again for each piece.
+    def test_readers_are_closed_only_where_their_place_is_quickly_found_again(self):
+        rng = random.Random(13)
+        table = pyarrow.table({"text": [rng.randbytes(600).hex() for _ in range(4000)]})  # 4.8 MB
+        stream, group = io.BytesIO(), io.BytesIO()
+        with pyarrow.ipc.new_stream(stream, table.schema) as writer:
+            writer.write_table(table, max_chunksize=200)
+        pyarrow.parquet.write_table(table, group, compression="none", use_dictionary=False)
+        for name, content in (("stream/a.arrow", stream.getvalue()), ("group/a.parquet", group.getvalue())):
+            self.server.put("corpus", f"closing/{name}", content)
+            samples, _, asked = self.share(f"s3://corpus/closing/{name}", 0, 1, 0, "closing")
+            self.assertGreater(samples, 40_000)
+            self.assertLess(asked, 2 * len(content), name)
 
     def test_missing_companions_and_damage_have_their_sentences(self):
         self.server.put("corpus", "alone/a.ds", ALL_TOKENS.tobytes())

@@ -115,7 +115,9 @@ class ColumnFile {
   std::array<char, 1024> error_{};
 };
 
-constexpr int64_t kQuickGroup = 32 << 20;  // bytes that are decoded in a moment
+// Bytes that are decoded, or fetched from an address and decoded, in a moment.
+constexpr int64_t kQuickGroup = 32 << 20;
+constexpr int64_t kQuickRemoteGroup = 1 << 20;
 
 class ColumnReader : public BlockReader {
  public:
@@ -168,11 +170,13 @@ class ColumnReader : public BlockReader {
 
   bool is_entrance() const override { return !inside_group_; }
 
-  // An open group keeps a page, what it was packed into, and a dictionary.
+  // An open group keeps a page, what it was packed into, and a dictionary. A stream is read from its beginning again.
   bool reopens_quickly() const override {
-    const bool exists = group_.offset < column_.groups();
-    const int64_t bytes = exists ? column_.bytes(group_.offset) : 0;
-    return bytes >= 0 && bytes <= kQuickGroup;
+    const int64_t groups = column_.groups();
+    if (groups < 0) return false;
+    const int64_t bytes = group_.offset < groups ? column_.bytes(group_.offset) : 0;
+    const int64_t most = remote::is_url(file_.path.string()) ? kQuickRemoteGroup : kQuickGroup;
+    return bytes >= 0 && bytes <= most;
   }
 
  private:
