@@ -271,10 +271,15 @@ TEST_F(Images, SmallOnesAreSkippedAndCounted) {
   ImageLoaderOptions large = options(4);
   large.images.size = 64;
   ImageLoader none(one, large);
-  EXPECT_NE(error_of([&] { none.next(); })
-                .find("no sample of data stream 0 can be used: all are bad, or their images "
-                      "are smaller than 64 x 64 pixels."),
-            std::string::npos);
+  const std::string refused =
+      "Dataset pictures: no sample of data stream 0 can be used: all are bad, or their images are smaller than 64 x 64 "
+      "pixels. Repair the data, or use a smaller training.img_size or fewer training.data_streams";
+  EXPECT_EQ(error_of([&] { none.next(); }), refused + ".");
+  for (int64_t i = 0; i < 12; ++i) folder_.write(fmt::format("set/{:02}.tar", i), archive(i * 10, 10));
+  CorpusOptions blocks = corpus();
+  blocks.striping = StripingChoice::kBlocks;
+  ImageLoader dealt(blocks, large);
+  EXPECT_EQ(error_of([&] { dealt.next(); }), refused + ", or set training.data_striping to \"records\".");
 }
 
 TEST_F(Images, OtherDataHasASentence) {

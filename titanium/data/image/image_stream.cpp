@@ -127,8 +127,9 @@ uint64_t ImageStream::random_bits(uint64_t purpose) const {
 void ImageStream::begin_again() {
   TI_CHECK(sample_seen_ || !pass_is_whole_,
            "Dataset {}: no sample of data stream {} can be used: all are bad, or their images are smaller than {} x {} "
-           "pixels. Repair the data, or use a smaller training.img_size or fewer training.data_streams.",
-           corpus_.options().name, stream_, options_.size, options_.size);
+           "pixels. Repair the data, or use a smaller training.img_size or fewer training.data_streams{}.",
+           corpus_.options().name, stream_, options_.size, options_.size,
+           corpus_.striping().by_blocks() ? ", or set training.data_striping to \"records\"" : "");
   corpus_.note_relooped();
   position_ = {.epoch = position_.epoch + 1, .samples = position_.samples, .record = stream_};
   sample_seen_ = false;
