@@ -141,7 +141,7 @@ std::shared_ptr<RecordSource> Corpus::open(bool keep_all) const {
 }
 
 std::shared_ptr<RecordSource> Corpus::source_at(int64_t place, int64_t pass) {
-  return lanes_ ? lanes_->lane(place % striping_.lanes, pass) : source_;
+  return lanes_ ? lanes_->lane_of(place % streams_, pass) : source_;
 }
 
 std::unique_ptr<Corpus> Corpus::striped_as(const Striping& striping) const {

@@ -19,9 +19,10 @@ class Lanes {
   // `files` must outlive it.
   Lanes(const std::vector<SourceFile>& files, StripedFiles striped, LanesOptions options);
 
-  // The records of lane `lane`, one that this rank reads from, in pass `pass`. The two passes of each lane that were
-  // asked for last stay open.
-  std::shared_ptr<RecordSource> lane(int64_t lane, int64_t pass);
+  // The records of the lane that stream `stream`, one of this rank, reads from in pass `pass`. A pass stays open until
+  // all streams of the lane have gone on to others, and those that are open share the memory of the lane. Streams of
+  // small data may be spread over many passes; of these the eight that were asked for last are open.
+  std::shared_ptr<RecordSource> lane_of(int64_t stream, int64_t pass);
 
   int64_t count() const { return striped_.striping.lanes; }
   const Striping& striping() const { return striped_.striping; }
@@ -32,9 +33,14 @@ class Lanes {
     int64_t pass = 0;
     std::shared_ptr<RecordSource> source;
   };
+  struct Lane {
+    std::map<int64_t, int64_t> passes;  // that the streams were last at
+    std::list<Open> open;               // most recently used first
+  };
   using Dealt = std::vector<std::vector<int64_t>>;
 
   std::shared_ptr<const Dealt> dealt(int64_t pass);
+  void share_cache(const Lane& lane) const;
   std::shared_ptr<RecordSource> open(int64_t lane, const std::vector<int64_t>& blocks) const;
 
   const std::vector<SourceFile>& files_;
@@ -42,8 +48,8 @@ class Lanes {
   const LanesOptions options_;
 
   std::mutex mutex_;                                                   // guards all below
-  std::map<int64_t, std::list<Open>> open_;                            // by lane, most recently used first
-  std::list<std::pair<int64_t, std::shared_ptr<const Dealt>>> dealt_;  // by pass, likewise
+  std::map<int64_t, Lane> lanes_;                                      // by number
+  std::list<std::pair<int64_t, std::shared_ptr<const Dealt>>> dealt_;  // by pass, most recently used first
 };
 
 }  // namespace titanium::data

@@ -16,7 +16,7 @@ RecordSource::RecordSource(const std::filesystem::path& path, const RecordSource
     : RecordSource(find_source_files(path, options.allow_empty_files), options) {}
 
 RecordSource::RecordSource(std::vector<SourceFile> files, const RecordSourceOptions& options)
-    : options_(options), files_(std::move(files)) {
+    : options_(options), files_(std::move(files)), cache_bytes_(options.cache_bytes) {
   remember({});
   if (files_.empty()) total_ = 0;
 }
@@ -24,6 +24,7 @@ RecordSource::RecordSource(std::vector<SourceFile> files, const RecordSourceOpti
 std::optional<Record> RecordSource::read(int64_t record, const std::stop_token& stop) {
   TI_ASSERT(options_.reading.ownership.owns(record), "record {} belongs to another rank", record);
   const std::lock_guard lock(mutex_);
+  trim_cache();
   const auto block = find_block(record, stop);
   if (block == nullptr) return std::nullopt;
   const int64_t ranks = options_.reading.ownership.ranks;
@@ -161,7 +162,11 @@ void RecordSource::cache(std::shared_ptr<const Block> block) {
   cached_bytes_ += block->memory();
   uses_.push_front(first);
   cache_.emplace(first, Cached{std::move(block), uses_.begin()});
-  while (cached_bytes_ > options_.cache_bytes && cache_.size() > 1) {
+  trim_cache();
+}
+
+void RecordSource::trim_cache() {
+  while (cached_bytes_ > cache_bytes_ && cache_.size() > 1) {
     const auto oldest = cache_.find(uses_.back());
     cached_bytes_ -= oldest->second.block->memory();
     cache_.erase(oldest);

@@ -17,6 +17,7 @@
 // reaches, is the number of passes over the same file.
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <map>
 #include <mutex>
@@ -73,6 +74,9 @@ class RecordSource {
   // if it does not fit the files.
   void add_anchor(const Anchor& anchor);
 
+  // Lets the cache have this many bytes from the next read on.
+  void set_cache_bytes(size_t bytes) { cache_bytes_ = bytes; }
+
   // The last known place at or before a record where reading can begin.
   Anchor anchor_before(int64_t record);
 
@@ -92,9 +96,11 @@ class RecordSource {
   void remember(const Anchor& anchor);
   void forget_before(int64_t file);
   void cache(std::shared_ptr<const Block> block);
+  void trim_cache();
 
   RecordSourceOptions options_;
   const std::vector<SourceFile> files_;
+  std::atomic<size_t> cache_bytes_;
 
   std::mutex mutex_;                                 // guards all below
   std::map<int64_t, Anchor> beginnings_;             // of files, by their first record
