@@ -149,10 +149,9 @@ class DataFormats(unittest.TestCase):
             for begin in range(0, 30, 3):
                 writer.write_table(few.slice(begin, 1))
                 writer.write_table(few.slice(begin + 1, 2))
-        for name in ("uneven.parquet", "few.arrow"):
-            for shuffle in (False, True):
-                found, expected = (mixed([self.folder / name], striping, shuffle, "1") for striping in ("auto", "records"))
-                self.assertEqual(found, expected, (name, shuffle))
+        for name, shuffle in (("uneven.parquet", False), ("few.arrow", False), ("few.arrow", True)):  # shuffled, the long ones are in both lanes
+            found, expected = (mixed([self.folder / name], striping, shuffle, "1") for striping in ("auto", "records"))
+            self.assertEqual(found, expected, (name, shuffle))
 
     # Each format in a mix with lines, then all in one.
     def test_mixes_of_every_format_are_the_same_on_every_number_of_readers_shuffled_or_not(self):
