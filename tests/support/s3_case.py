@@ -51,4 +51,4 @@ class S3Case(unittest.TestCase):
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "HF_", "XDG_"))}
         credentials = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret} if key else {}
         alone = {"AWS_EC2_METADATA_DISABLED": "true", "NO_GCE_CHECK": "true"}  # this machine may be one of a cloud
-        return {**clean, **alone, "HOME": str(self.home), "AWS_ENDPOINT_URL_S3": f"http://{self.proxy.host}", **credentials, **more}
+        return {**clean, **alone, "HOME": str(self.home), "TMPDIR": str(self.home), "AWS_ENDPOINT_URL_S3": f"http://{self.proxy.host}", **credentials, **more}
