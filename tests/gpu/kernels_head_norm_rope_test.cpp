@@ -184,6 +184,113 @@ TEST_F(KernelHeadNormRope, MayOverwriteItsInputsAndRepeatsItsBits) {
   }
 }
 
+// Neighbours are pairs, queries and keys are columns of one product, and rotated queries are tokens of longer
+// sequences.
+class KernelHeadNormRopeOfColumns : public test::KernelTest {
+ protected:
+  static constexpr int64_t kSequences = 3, kTokens = 37, kHeads = 5, kBefore = 11, kAll = 60;
+
+  struct Arrays {
+    int64_t dim;
+    Tensor product, weight, table, rotated_of_all, rotated_k, rstd, rstd_of_k;
+    Tensor columns(const Tensor& rows, int64_t i) const {
+      return rows.narrow(2, i * kHeads * dim, kHeads * dim).unflatten(2, {kHeads, dim});
+    }
+    Tensor rotated_q() const { return of_all(rotated_of_all); }
+    Tensor of_all(const Tensor& all) const { return all.narrow(1, kBefore, kTokens); }
+    // Those of queries (0) or keys (1) in fp64 on the CPU.
+    Tensor x(int64_t i) const { return wide(columns(product, i).contiguous()); }
+    Tensor rotate(const Tensor& values, bool inverse) const {
+      const Tensor pairs = at::view_as_complex(values.unflatten(3, {dim / 2, 2}).contiguous());
+      const Tensor entries = table.cpu().to(at::kComplexDouble).unsqueeze(1);
+      return at::view_as_real(pairs * (inverse ? entries.conj() : entries)).flatten(3);
+    }
+  };
+  Arrays forward(Dtype dtype, int64_t dim) const {
+    const Tensor angles = test::random_tensor({kTokens, dim / 2}) * 3;
+    const Arrays in{.dim = dim,
+                    .product = random({kSequences, kTokens, 3 * kHeads * dim}, dtype),
+                    .weight = random({dim}, dtype, /*shift=*/1),
+                    .table = at::polar(at::full(angles.sizes(), 1.0), angles).to(gpu_, at::kComplexFloat),
+                    .rotated_of_all = empty({kSequences, kAll, kHeads, dim}, dtype),
+                    .rotated_k = empty({kSequences, kTokens, kHeads, dim}, dtype),
+                    .rstd = empty({kSequences * kTokens * kHeads}, at::kFloat),
+                    .rstd_of_k = empty({kSequences * kTokens * kHeads}, at::kFloat)};
+    const auto heads = [&](int64_t i, const Tensor& y, const Tensor& rstd) {
+      const Tensor x = in.columns(in.product, i);
+      return HeadNormRopeForwardArgs::Heads{x.data_ptr(), in.weight.data_ptr(), y.data_ptr(), rstd.data_ptr<float>(),
+                                            kHeads,       strides(x),           strides(y)};
+    };
+    launch(head_norm_rope_forward,
+           HeadNormRopeForwardArgs{element_type(in.product), element_type(in.weight), heads(0, in.rotated_q(), in.rstd),
+                                   heads(1, in.rotated_k, in.rstd_of_k), dim,
+                                   static_cast<const float*>(in.table.data_ptr()), kSequences * kTokens, kTokens, kEps,
+                                   /*neighbours=*/true});
+    return in;
+  }
+  static HeadStrides strides(const Tensor& x) { return {x.stride(1), x.stride(0)}; }
+};
+
+Tensor rstd_of(const Tensor& x) { return at::rsqrt(x.square().mean(3, true) + static_cast<double>(kEps)); }
+
+TEST_F(KernelHeadNormRopeOfColumns, ForwardRotatesNeighboursAndWritesNothingElse) {
+  for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
+    for (const int64_t dim : {64, 128}) {
+      const Arrays in = forward(dtype, dim);
+      for (const auto& [i, found] : {std::pair(int64_t{0}, in.rotated_q()), std::pair(int64_t{1}, in.rotated_k)}) {
+        const Tensor x = in.x(i);
+        EXPECT_ROUNDED(found.contiguous(), in.rotate(x * rstd_of(x) * wide(in.weight), false), 2 * kLimit);
+      }
+      EXPECT_TRUE(in.rotated_of_all.narrow(1, 0, kBefore).isnan().all().item<bool>());
+    }
+  }
+}
+
+TEST_F(KernelHeadNormRopeOfColumns, BackwardWritesTheColumnsOfQueriesAndKeys) {
+  for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
+    const Arrays in = forward(dtype, 128);
+    const Tensor dy = in.of_all(random({kSequences, kAll, kHeads, in.dim}, dtype));
+    const Tensor dproduct = empty(in.product.sizes().vec(), dtype), dweight = empty({2, in.dim}, at::kFloat);
+    const auto heads = [&](int64_t i, const Tensor& rstd) {
+      const Tensor x = in.columns(in.product, i), dx = in.columns(dproduct, i);
+      return HeadNormRopeBackwardArgs::Heads{dy.data_ptr(),
+                                             x.data_ptr(),
+                                             rstd.data_ptr<float>(),
+                                             in.weight.data_ptr(),
+                                             dx.data_ptr(),
+                                             dweight[i].data_ptr(),
+                                             false,
+                                             kHeads,
+                                             nullptr,
+                                             strides(dy),
+                                             strides(x),
+                                             strides(dx)};
+    };
+    HeadNormRopeBackwardArgs args{element_type(in.product),
+                                  element_type(in.weight),
+                                  ElementType::kFloat32,
+                                  heads(0, in.rstd),
+                                  heads(1, in.rstd_of_k),
+                                  in.dim,
+                                  static_cast<const float*>(in.table.data_ptr()),
+                                  nullptr,
+                                  kSequences * kTokens,
+                                  kTokens,
+                                  /*neighbours=*/true};
+    const Tensor room = empty({head_norm_rope_scratch_bytes(args) / 4}, at::kFloat);
+    args.scratch = room.data_ptr<float>();
+    launch(head_norm_rope_backward, args);
+    const Tensor grad = in.rotate(wide(dy.contiguous()), true), scaled = grad * wide(in.weight);
+    for (const int64_t i : {0, 1}) {
+      const Tensor x = in.x(i), rstd = rstd_of(x), normalised = x * rstd;
+      const Tensor dx = (scaled - normalised * (scaled * normalised).mean(3, true)) * rstd;
+      EXPECT_ROUNDED(in.columns(dproduct, i).contiguous(), dx, 4 * kLimit);
+      EXPECT_ROUNDED(dweight[i], (grad * normalised).flatten(0, 2).sum(0), 4 * kLimit);
+    }
+    EXPECT_TRUE(dproduct.narrow(2, 2 * kHeads * in.dim, kHeads * in.dim).isnan().all().item<bool>());
+  }
+}
+
 TEST_F(KernelHeadNormRope, HasTheSizesOfHeadsThatItSays) {
   for (const int64_t head_dim : {64, 128}) {
     EXPECT_TRUE(has_head_norm_rope(ElementType::kBFloat16, head_dim));

@@ -1,7 +1,7 @@
 // The norms of the heads of queries and keys and the rotation that follows, in one pass; and the way back. A head x of
 // head_dim elements becomes rotated(x * rstd * weight) with rstd = 1 / sqrt(mean(x^2) + eps). Pair i of a head is
-// (x[i], x[i + head_dim/2]), as in rope.h with `halves`. Results are rounded once. Pointers are device memory; work is
-// queued on `stream` and nothing synchronises.
+// (x[i], x[i + head_dim/2]), or (x[2i], x[2i + 1]) where neighbours are pairs, as in rope.h. Results are rounded once.
+// Pointers are device memory; work is queued on `stream` and nothing synchronises.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,15 @@
 
 namespace titanium::kernels {
 
-// Queries are [tokens, heads of q, head_dim], keys likewise, contiguous; there is at least one head of each. Token t is
-// at position t % seq_len. A row is one head of one token.
+// Where the heads of a token begin: elements from one token to the next, and from one sequence of seq_len tokens to the
+// next; both must be multiples of 16 bytes. 0 for both: the tokens lie one after another.
+struct HeadStrides {
+  int64_t token = 0;
+  int64_t sequence = 0;
+};
+
+// Queries are [tokens, heads of q, head_dim], keys likewise; there is at least one head of each, and the heads of a
+// token lie one after another. Token t is at position t % seq_len. A row is one head of one token.
 struct HeadNormRopeForwardArgs {
   struct Heads {
     const void* x;
@@ -20,6 +27,7 @@ struct HeadNormRopeForwardArgs {
     void* y;             // may be x
     float* rstd;         // [rows], for the backward
     int64_t count;       // of a token
+    HeadStrides x_strides = {}, y_strides = {};
   };
   ElementType type;  // of x and y
   ElementType weight_type;
@@ -30,6 +38,7 @@ struct HeadNormRopeForwardArgs {
   int64_t tokens;
   int64_t seq_len;
   float eps;
+  bool neighbours = false;  // are pairs
 };
 void head_norm_rope_forward(const HeadNormRopeForwardArgs& args, GpuStream stream);
 
@@ -48,6 +57,7 @@ struct HeadNormRopeBackwardArgs {
     // May be null. Otherwise raised to the largest magnitude of dx, after rounding; NaN if there is one. The caller has
     // set it to 0.
     float* amax = nullptr;
+    HeadStrides dy_strides = {}, x_strides = {}, dx_strides = {};
   };
   ElementType type;  // of dy, x and dx
   ElementType weight_type;
@@ -59,6 +69,7 @@ struct HeadNormRopeBackwardArgs {
   float* scratch;      // of head_norm_rope_scratch_bytes
   int64_t tokens;
   int64_t seq_len;
+  bool neighbours = false;  // are pairs
 };
 void head_norm_rope_backward(const HeadNormRopeBackwardArgs& args, GpuStream stream);
 // Depends on the current device.

@@ -6,6 +6,7 @@
 
 #include "titanium/kernels/adamw.h"
 #include "titanium/kernels/attention_sinks.h"
+#include "titanium/kernels/column_sums.h"
 #include "titanium/kernels/copy_tensors.h"
 #include "titanium/kernels/cross_entropy.h"
 #include "titanium/kernels/embedding_grad.h"
@@ -15,10 +16,13 @@
 #include "titanium/kernels/expert_swiglu.h"
 #include "titanium/kernels/fill_normal.h"
 #include "titanium/kernels/float8.h"
+#include "titanium/kernels/gate.h"
+#include "titanium/kernels/gelu.h"
 #include "titanium/kernels/grouped_multiply.h"
 #include "titanium/kernels/head_norm_rope.h"
 #include "titanium/kernels/latent_heads.h"
 #include "titanium/kernels/merge_attention.h"
+#include "titanium/kernels/modulated_norm.h"
 #include "titanium/kernels/rms_norm.h"
 #include "titanium/kernels/rope.h"
 #include "titanium/kernels/route.h"
@@ -34,6 +38,7 @@ void launch(const kernels::AddSinksArgs& args);
 void launch(const kernels::ClampedSwigluBackwardArgs& args);
 void launch(const kernels::ClampedSwigluForwardArgs& args);
 void launch(const kernels::ColumnMaximaArgs& args);
+void launch(const kernels::ColumnSumsArgs& args);
 void launch(const kernels::CombineRowsArgs& args);
 void launch(const kernels::CrossEntropyArgs& args);
 void launch(const kernels::CrossEntropyGradientArgs& args);
@@ -42,7 +47,11 @@ void launch(const kernels::EmbeddingGradArgs& args);
 void launch(const kernels::ExpertColumnSumsArgs& args);
 void launch(const kernels::ExpertSwigluBackwardArgs& args);
 void launch(const kernels::FillNormalArgs& args);
+void launch(const kernels::GateBackwardArgs& args);
+void launch(const kernels::GateForwardArgs& args);
 void launch(const kernels::GatherRowsArgs& args);
+void launch(const kernels::GeluBackwardArgs& args);
+void launch(const kernels::GeluForwardArgs& args);
 void launch(const kernels::GroupedForwardArgs& args);
 void launch(const kernels::GroupedInputGradArgs& args);
 void launch(const kernels::GroupedSwigluArgs& args);
@@ -50,6 +59,8 @@ void launch(const kernels::GroupedWeightGradArgs& args);
 void launch(const kernels::HeadNormRopeBackwardArgs& args);
 void launch(const kernels::HeadNormRopeForwardArgs& args);
 void launch(const kernels::MergeAttentionArgs& args);
+void launch(const kernels::ModulatedNormBackwardArgs& args);
+void launch(const kernels::ModulatedNormForwardArgs& args);
 void launch(const kernels::QuantizeColumnsArgs& args);
 void launch(const kernels::QuantizeGroupsArgs& args);
 void launch(const kernels::QuantizeRmsNormArgs& args);
@@ -76,9 +87,12 @@ void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate)
 bool has_grouped_multiply();
 
 // Bytes of scratch memory for a launch with these arguments.
+int64_t scratch_bytes(const kernels::ColumnSumsArgs& args);
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args);
+int64_t scratch_bytes(const kernels::GateBackwardArgs& args);
 int64_t scratch_bytes(const kernels::HeadNormRopeBackwardArgs& args);
 int64_t scratch_bytes(const kernels::ExpertColumnSumsArgs& args);
+int64_t scratch_bytes(const kernels::ModulatedNormBackwardArgs& args);
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs& args);
 int64_t scratch_bytes(const kernels::SortByExpertArgs& args);
 int64_t scratch_bytes(const kernels::SumOfSquaresArgs& args);

@@ -21,14 +21,20 @@ struct UnnormalisedHeads {
   Tensor q_rstd, k_rstd;
 };
 
-// The queries and keys that are given stay as they are and are part of `saved`.
-Rotated norm_and_rotate(const Tensor& q_BSHE, const Tensor& k_BSKE, const HeadNorms& norms, const Tensor& table_SE,
-                        RopePairs pairs, UnnormalisedHeads& saved);
+// Queries and keys, whose places in memory a caller chooses: columns of wider rows, or tokens of longer sequences.
+struct QueriesAndKeys {
+  Tensor q_BSHE, k_BSKE;
+};
 
-// The gradients of queries and keys before their norms, from those of the rotated ones, which are given up: the results
-// may lie in their memory. Adds to the gradients of the norms' weights.
+// The queries and keys that are given stay as they are and are part of `saved`; the heads of a token must lie one after
+// another. The result is written to `into`, or to memory of its own.
+Rotated norm_and_rotate(const Tensor& q_BSHE, const Tensor& k_BSKE, const HeadNorms& norms, const Tensor& table_SE,
+                        RopePairs pairs, UnnormalisedHeads& saved, const QueriesAndKeys& into = {});
+
+// The gradients of queries and keys before their norms, from those of the rotated ones. Without `into` these are given
+// up: the results may lie in their memory. Adds to the gradients of the norms' weights.
 Rotated norm_and_rotate_backward(const Tensor& grad_q_BSHE, const Tensor& grad_k_BSKE, const HeadNorms& norms,
                                  const Tensor& table_SE, RopePairs pairs, const UnnormalisedHeads& saved,
-                                 bool with_amax);
+                                 bool with_amax, const QueriesAndKeys& into = {});
 
 }  // namespace titanium::ops

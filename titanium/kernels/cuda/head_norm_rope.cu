@@ -20,13 +20,29 @@ struct HeadCut {
   static constexpr int kGroups = kThreads / kLanes;  // of a block
   __device__ static int group() { return static_cast<int>(threadIdx.x) / kLanes; }
   __device__ static int column() { return static_cast<int>(threadIdx.x) % kLanes * kSize; }
-  __device__ static const T* word(const void* heads, int64_t row, int half) {
-    return static_cast<const T*>(heads) + row * kDim + half * kHalf + column();
+};
+
+// A row, as the place of its head.
+struct Place {
+  int64_t row, head, position, sequence;
+
+  __device__ Place(int64_t of_row, int64_t heads, int64_t seq_len) : row(of_row) {
+    const int64_t token = quotient(row, heads);
+    head = row - token * heads;
+    sequence = quotient(token, seq_len);
+    position = token - sequence * seq_len;
   }
-  __device__ static T* word(void* heads, int64_t row, int half) {
-    return static_cast<T*>(heads) + row * kDim + half * kHalf + column();
+  // The element at which the head begins.
+  __device__ int64_t begin(const HeadStrides& strides, int64_t head_dim) const {
+    if (strides.token == 0) return row * head_dim;
+    return sequence * strides.sequence + position * strides.token + head * head_dim;
   }
 };
+
+template <typename Cut, typename T>
+__device__ T* word(T* heads, int64_t begin, int half) {
+  return heads + begin + half * Cut::kHalf + Cut::column();
+}
 
 // The first q_blocks blocks treat queries, the others keys.
 template <typename Args>
@@ -35,15 +51,35 @@ struct Task {
   int q_blocks;
 };
 
-// This thread's entries of the table for the token of a row.
-template <typename Cut>
-__device__ void load_table(const float* table, int64_t row, int64_t heads, int64_t seq_len,
-                           float (&out)[2 * Cut::kSize]) {
-  const int64_t token = quotient(row, heads), position = token - quotient(token, seq_len) * seq_len;
-  to_float(load_again<float, 2 * Cut::kSize>(table + position * Cut::kDim + 2 * Cut::column()), out);
+// This thread's entries of the table for a position: those of the pairs between both words, or of the pairs within
+// each.
+template <typename Cut, bool kNeighbours>
+__device__ void load_table(const float* table, int64_t position, float (&out)[2 * Cut::kSize]) {
+  const float* row = table + position * Cut::kDim;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int64_t column = kNeighbours ? half * Cut::kHalf + Cut::column() : 2 * Cut::column() + half * Cut::kSize;
+    float entries[Cut::kSize];
+    to_float(load_again<float, Cut::kSize>(row + column), entries);
+    for (int j = 0; j < Cut::kSize; ++j) out[half * Cut::kSize + j] = entries[j];
+  }
 }
 
-template <typename T, int kLanes>
+template <bool kNeighbours, int N>
+__device__ void rotate_words(float (&values)[2][N], const float (&table)[2 * N], bool inverse) {
+  if constexpr (kNeighbours) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float entries[N];
+      for (int j = 0; j < N; ++j) entries[j] = table[half * N + j];
+      rotate(values[half], entries, inverse);
+    }
+  } else {
+    rotate_halves(values[0], values[1], table, inverse);
+  }
+}
+
+template <typename T, int kLanes, bool kNeighbours>
 __global__ void __launch_bounds__(kThreads) forward_kernel(Task<HeadNormRopeForwardArgs> task) {
   using Cut = HeadCut<T, kLanes>;
   constexpr int kSize = Cut::kSize;
@@ -58,7 +94,9 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(Task<HeadNormRopeForw
   for (int i = 0; i < kRowsOfForward; ++i) {
     const int64_t row = first + i * Cut::kGroups + Cut::group();
     if (row >= rows) break;
-    for (int half = 0; half < 2; ++half) raw[i][half] = load<T, kSize>(Cut::word(heads.x, row, half));
+    const int64_t begin = Place(row, heads.count, args.seq_len).begin(heads.x_strides, Cut::kDim);
+    for (int half = 0; half < 2; ++half)
+      raw[i][half] = load<T, kSize>(word<Cut>(static_cast<const T*>(heads.x), begin, half));
   }
   for (int column = threadIdx.x; column < Cut::kDim; column += kThreads) {
     float one[1];
@@ -77,16 +115,19 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(Task<HeadNormRopeForw
     }
     const float rstd = rsqrtf(lanes_sum<kLanes>(squares) / static_cast<float>(Cut::kDim) + args.eps);
     if (row >= rows) continue;
+    const Place place(row, heads.count, args.seq_len);
     float table[2 * kSize];
-    load_table<Cut>(args.table, row, heads.count, args.seq_len, table);
+    load_table<Cut, kNeighbours>(args.table, place.position, table);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float of_half[kSize];
       to_float(load_again<float, kSize>(weight + half * Cut::kHalf + Cut::column()), of_half);
       for (int j = 0; j < kSize; ++j) values[half][j] = rms::normalised(values[half][j], rstd, of_half[j]);
     }
-    rotate_halves(values[0], values[1], table, /*inverse=*/false);
-    for (int half = 0; half < 2; ++half) store_floats<T, kSize>(Cut::word(heads.y, row, half), values[half]);
+    rotate_words<kNeighbours>(values, table, /*inverse=*/false);
+    const int64_t begin = place.begin(heads.y_strides, Cut::kDim);
+    for (int half = 0; half < 2; ++half)
+      store_floats<T, kSize>(word<Cut>(static_cast<T*>(heads.y), begin, half), values[half]);
     if (threadIdx.x % kLanes == 0) heads.rstd[row] = rstd;
   }
 }
@@ -100,16 +141,19 @@ class RowsAhead {
   static constexpr int kStages = 4;
   static constexpr int64_t kBytes = Ring<kThreads>::bytes(kStages * kStreams * 2);
 
-  __device__ RowsAhead(const HeadNormRopeBackwardArgs::Heads& heads, int64_t rows)
-      : heads_(heads), rows_(rows), ring_(dynamic_shared<uint4>()) {}
+  __device__ RowsAhead(const HeadNormRopeBackwardArgs::Heads& heads, int64_t rows, int64_t seq_len)
+      : heads_(heads), rows_(rows), seq_len_(seq_len), ring_(dynamic_shared<uint4>()) {}
 
   // Every call closes a batch, also of rows that do not exist.
   __device__ void ask(int64_t row, int stage) const {
     if (row < rows_) {
+      using Cut = HeadCut<T, kLanes>;
+      const Place place(row, heads_.count, seq_len_);
+      const int64_t dy = place.begin(heads_.dy_strides, Cut::kDim), x = place.begin(heads_.x_strides, Cut::kDim);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        ring_.ask(slot(stage, kDy, half), HeadCut<T, kLanes>::word(heads_.dy, row, half));
-        ring_.ask(slot(stage, kX, half), HeadCut<T, kLanes>::word(heads_.x, row, half));
+        ring_.ask(slot(stage, kDy, half), word<Cut>(static_cast<const T*>(heads_.dy), dy, half));
+        ring_.ask(slot(stage, kX, half), word<Cut>(static_cast<const T*>(heads_.x), x, half));
       }
     }
     ring_.close_batch();
@@ -124,7 +168,7 @@ class RowsAhead {
   __device__ static int slot(int stage, Stream stream, int half) { return (stage * kStreams + stream) * 2 + half; }
 
   const HeadNormRopeBackwardArgs::Heads& heads_;
-  int64_t rows_;
+  int64_t rows_, seq_len_;
   Ring<kThreads> ring_;
 };
 
@@ -150,7 +194,7 @@ __device__ void write_part(float* scratch, float (&dweight)[2][Cut::kSize]) {
   }
 }
 
-template <typename T, int kLanes>
+template <typename T, int kLanes, bool kNeighbours>
 __global__ void __launch_bounds__(kThreads, kBackwardBlocks) backward_kernel(Task<HeadNormRopeBackwardArgs> task) {
   using Cut = HeadCut<T, kLanes>;
   constexpr int kSize = Cut::kSize, kStages = RowsAhead<T, kLanes>::kStages;
@@ -161,7 +205,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks) backward_kernel(Tas
   const int64_t rows = args.tokens * heads.count;
   const int64_t step = (of_q ? task.q_blocks : int64_t{gridDim.x} - task.q_blocks) * Cut::kGroups;
   int64_t first = (int64_t{blockIdx.x} - (of_q ? 0 : task.q_blocks)) * Cut::kGroups;
-  const RowsAhead<T, kLanes> ahead(heads, rows);
+  const RowsAhead<T, kLanes> ahead(heads, rows, args.seq_len);
 #pragma unroll
   for (int stage = 0; stage < kStages; ++stage) ahead.ask(first + Cut::group() + stage * step, stage);
   float weight[2][kSize], dweight[2][kSize] = {};
@@ -177,9 +221,10 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks) backward_kernel(Tas
   for (int stage = 0; first < rows; first += step, stage = (stage + 1) % kStages) {
     const int64_t row = first + Cut::group();
     const bool here = row < rows;
+    const Place place(here ? row : 0, heads.count, args.seq_len);
     float dy[2][kSize] = {}, x[2][kSize] = {}, table[2 * kSize] = {}, rstd = 0, dot = 0;
     if (here) {
-      load_table<Cut>(args.table, row, heads.count, args.seq_len, table);
+      load_table<Cut, kNeighbours>(args.table, place.position, table);
       rstd = heads.rstd[row];
     }
     ahead.wait();
@@ -187,7 +232,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks) backward_kernel(Tas
       ahead.read(stage, kDy, dy);
       ahead.read(stage, kX, x);
     }
-    rotate_halves(dy[0], dy[1], table, /*inverse=*/true);
+    rotate_words<kNeighbours>(dy, table, /*inverse=*/true);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       for (int j = 0; j < kSize; ++j) {
@@ -200,11 +245,12 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks) backward_kernel(Tas
     const float mean = lanes_sum<kLanes>(dot) / static_cast<float>(Cut::kDim);
     ahead.ask(row + kStages * step, stage);
     if (!here) continue;
+    const int64_t begin = place.begin(heads.dx_strides, Cut::kDim);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       for (int j = 0; j < kSize; ++j) dy[half][j] = (dy[half][j] * weight[half][j] - x[half][j] * mean) * rstd;
       const auto dx = from_float<T, kSize>(dy[half]);
-      store<T, kSize>(Cut::word(heads.dx, row, half), dx);
+      store<T, kSize>(word<Cut>(static_cast<T*>(heads.dx), begin, half), dx);
       if (heads.amax != nullptr) magnitude.add(dx);
     }
   }
@@ -212,17 +258,21 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks) backward_kernel(Tas
   raise_to_block<kThreads>(heads.amax, magnitude);
 }
 
-// Calls `call` with a value of the element type and the number of lanes of a head, as a type.
-template <typename Call>
-void with_lanes(ElementType type, int64_t head_dim, const Call& call) {
-  with_type(type, [&](auto element) {
-    switch (head_dim / (2 * kVectorSize<decltype(element)>)) {
+// Calls `call` with a value of the element type, the number of lanes of a head, and whether neighbours are pairs, as
+// types.
+template <typename Args, typename Call>
+void with_lanes(const Args& args, const Call& call) {
+  with_type(args.type, [&](auto element) {
+    const auto with_pairs = [&](auto lanes) {
+      args.neighbours ? call(element, lanes, std::true_type{}) : call(element, lanes, std::false_type{});
+    };
+    switch (args.head_dim / (2 * kVectorSize<decltype(element)>)) {
       case 4:
-        return call(element, std::integral_constant<int, 4>{});
+        return with_pairs(std::integral_constant<int, 4>{});
       case 8:
-        return call(element, std::integral_constant<int, 8>{});
+        return with_pairs(std::integral_constant<int, 8>{});
       case 16:
-        return call(element, std::integral_constant<int, 16>{});
+        return with_pairs(std::integral_constant<int, 16>{});
       default:
         return;
     }
@@ -245,21 +295,21 @@ struct BackwardGrid {
 }  // namespace
 
 void head_norm_rope_forward(const HeadNormRopeForwardArgs& args, GpuStream stream) {
-  with_lanes(args.type, args.head_dim, [&](auto element, auto lanes) {
+  with_lanes(args, [&](auto element, auto lanes, auto neighbours) {
     using T = decltype(element);
     constexpr int kRows = HeadCut<T, lanes()>::kGroups * kRowsOfForward;
     const auto blocks = [&](int64_t heads) { return ceil_div(args.tokens * heads, kRows); };
-    launch(forward_kernel<T, lanes()>, blocks(args.q.count) + blocks(args.k.count), kThreads, 0, stream,
+    launch(forward_kernel<T, lanes(), neighbours()>, blocks(args.q.count) + blocks(args.k.count), kThreads, 0, stream,
            Task<HeadNormRopeForwardArgs>{args, static_cast<int>(blocks(args.q.count))});
   });
 }
 
 void head_norm_rope_backward(const HeadNormRopeBackwardArgs& args, GpuStream stream) {
   const BackwardGrid blocks(args);
-  with_lanes(args.type, args.head_dim, [&](auto element, auto lanes) {
+  with_lanes(args, [&](auto element, auto lanes, auto neighbours) {
     using T = decltype(element);
-    launch(backward_kernel<T, lanes()>, blocks.q + blocks.k, kThreads, RowsAhead<T, lanes()>::kBytes, stream,
-           Task<HeadNormRopeBackwardArgs>{args, static_cast<int>(blocks.q)});
+    launch(backward_kernel<T, lanes(), neighbours()>, blocks.q + blocks.k, kThreads, RowsAhead<T, lanes()>::kBytes,
+           stream, Task<HeadNormRopeBackwardArgs>{args, static_cast<int>(blocks.q)});
   });
   const float* parts_of_k = args.scratch + blocks.q * args.head_dim;
   launch_sum_of_parts<2>({{{args.scratch, blocks.q, args.q.dweight, args.q.accumulate_dweight},

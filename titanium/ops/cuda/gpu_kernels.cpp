@@ -20,6 +20,7 @@ void launch(const kernels::AddSinksArgs& args) { launch(kernels::add_sinks, args
 void launch(const kernels::ClampedSwigluBackwardArgs& args) { launch(kernels::clamped_swiglu_backward, args); }
 void launch(const kernels::ClampedSwigluForwardArgs& args) { launch(kernels::clamped_swiglu_forward, args); }
 void launch(const kernels::ColumnMaximaArgs& args) { launch(kernels::column_maxima, args); }
+void launch(const kernels::ColumnSumsArgs& args) { launch(kernels::column_sums, args); }
 void launch(const kernels::CombineRowsArgs& args) { launch(kernels::combine_rows, args); }
 void launch(const kernels::CrossEntropyArgs& args) { launch(kernels::cross_entropy, args); }
 void launch(const kernels::CrossEntropyGradientArgs& args) { launch(kernels::cross_entropy_gradient, args); }
@@ -28,7 +29,11 @@ void launch(const kernels::EmbeddingGradArgs& args) { launch(kernels::embedding_
 void launch(const kernels::ExpertColumnSumsArgs& args) { launch(kernels::expert_column_sums, args); }
 void launch(const kernels::ExpertSwigluBackwardArgs& args) { launch(kernels::expert_swiglu_backward, args); }
 void launch(const kernels::FillNormalArgs& args) { launch(kernels::fill_normal_on_gpu, args); }
+void launch(const kernels::GateBackwardArgs& args) { launch(kernels::gate_backward, args); }
+void launch(const kernels::GateForwardArgs& args) { launch(kernels::gate_forward, args); }
 void launch(const kernels::GatherRowsArgs& args) { launch(kernels::gather_rows, args); }
+void launch(const kernels::GeluBackwardArgs& args) { launch(kernels::gelu_backward, args); }
+void launch(const kernels::GeluForwardArgs& args) { launch(kernels::gelu_forward, args); }
 void launch(const kernels::GroupedForwardArgs& args) { launch(kernels::grouped_forward, args); }
 void launch(const kernels::GroupedInputGradArgs& args) { launch(kernels::grouped_input_grad, args); }
 void launch(const kernels::GroupedSwigluArgs& args) { launch(kernels::grouped_swiglu, args); }
@@ -39,6 +44,8 @@ void launch(const kernels::LatentHeadsArgs& args, Direction direction) {
   launch(direction == Direction::kForward ? kernels::latent_heads_forward : kernels::latent_heads_backward, args);
 }
 void launch(const kernels::MergeAttentionArgs& args) { launch(kernels::merge_attention, args); }
+void launch(const kernels::ModulatedNormBackwardArgs& args) { launch(kernels::modulated_norm_backward, args); }
+void launch(const kernels::ModulatedNormForwardArgs& args) { launch(kernels::modulated_norm_forward, args); }
 void launch(const kernels::QuantizeColumnsArgs& args) { launch(kernels::quantize_columns, args); }
 void launch(const kernels::QuantizeGroupsArgs& args) { launch(kernels::quantize_groups, args); }
 void launch(const kernels::QuantizeRmsNormArgs& args) { launch(kernels::quantize_rms_norm, args); }
@@ -65,14 +72,19 @@ void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate)
 
 bool has_grouped_multiply() { return kernels::has_grouped_multiply(); }
 
+int64_t scratch_bytes(const kernels::ColumnSumsArgs& args) { return kernels::column_sums_scratch_bytes(args); }
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs& args) {
   return kernels::embedding_grad_scratch_bytes(args.tokens, args.dim);
 }
+int64_t scratch_bytes(const kernels::GateBackwardArgs& args) { return kernels::gate_backward_scratch_bytes(args); }
 int64_t scratch_bytes(const kernels::HeadNormRopeBackwardArgs& args) {
   return kernels::head_norm_rope_scratch_bytes(args);
 }
 int64_t scratch_bytes(const kernels::ExpertColumnSumsArgs& args) {
   return kernels::expert_column_sums_scratch_bytes(args.num_experts, args.dim);
+}
+int64_t scratch_bytes(const kernels::ModulatedNormBackwardArgs& args) {
+  return kernels::modulated_norm_backward_scratch_bytes(args);
 }
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs& args) {
   return kernels::rms_norm_backward_scratch_bytes(args.rows, args.dim);

@@ -18,6 +18,7 @@ void launch(const kernels::AddSinksArgs&) { refuse(); }
 void launch(const kernels::ClampedSwigluBackwardArgs&) { refuse(); }
 void launch(const kernels::ClampedSwigluForwardArgs&) { refuse(); }
 void launch(const kernels::ColumnMaximaArgs&) { refuse(); }
+void launch(const kernels::ColumnSumsArgs&) { refuse(); }
 void launch(const kernels::CombineRowsArgs&) { refuse(); }
 void launch(const kernels::CrossEntropyArgs&) { refuse(); }
 void launch(const kernels::CrossEntropyGradientArgs&) { refuse(); }
@@ -26,7 +27,11 @@ void launch(const kernels::EmbeddingGradArgs&) { refuse(); }
 void launch(const kernels::ExpertColumnSumsArgs&) { refuse(); }
 void launch(const kernels::ExpertSwigluBackwardArgs&) { refuse(); }
 void launch(const kernels::FillNormalArgs&) { refuse(); }
+void launch(const kernels::GateBackwardArgs&) { refuse(); }
+void launch(const kernels::GateForwardArgs&) { refuse(); }
 void launch(const kernels::GatherRowsArgs&) { refuse(); }
+void launch(const kernels::GeluBackwardArgs&) { refuse(); }
+void launch(const kernels::GeluForwardArgs&) { refuse(); }
 void launch(const kernels::GroupedForwardArgs&) { refuse(); }
 void launch(const kernels::GroupedInputGradArgs&) { refuse(); }
 void launch(const kernels::GroupedSwigluArgs&) { refuse(); }
@@ -35,6 +40,8 @@ void launch(const kernels::HeadNormRopeBackwardArgs&) { refuse(); }
 void launch(const kernels::HeadNormRopeForwardArgs&) { refuse(); }
 void launch(const kernels::LatentHeadsArgs&, Direction) { refuse(); }
 void launch(const kernels::MergeAttentionArgs&) { refuse(); }
+void launch(const kernels::ModulatedNormBackwardArgs&) { refuse(); }
+void launch(const kernels::ModulatedNormForwardArgs&) { refuse(); }
 void launch(const kernels::QuantizeColumnsArgs&) { refuse(); }
 void launch(const kernels::QuantizeGroupsArgs&) { refuse(); }
 void launch(const kernels::QuantizeRmsNormArgs&) { refuse(); }
@@ -56,9 +63,12 @@ void launch_copies(std::span<const kernels::CopyTensor>, bool) { refuse(); }
 
 bool has_grouped_multiply() { return false; }
 
+int64_t scratch_bytes(const kernels::ColumnSumsArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::EmbeddingGradArgs&) { return refuse(); }
+int64_t scratch_bytes(const kernels::GateBackwardArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::HeadNormRopeBackwardArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::ExpertColumnSumsArgs&) { return refuse(); }
+int64_t scratch_bytes(const kernels::ModulatedNormBackwardArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::RmsNormBackwardArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::SortByExpertArgs&) { return refuse(); }
 int64_t scratch_bytes(const kernels::SumOfSquaresArgs&) { return refuse(); }
