@@ -71,7 +71,7 @@ struct Product {
   Storage out, a, b, added;
   bool adds = false;
   Scaling scaling = Scaling::kNone;
-  bool fast_accumulation = false;
+  bool fast_accumulation = false, with_bias = false;
   int64_t alignment = kBestAlignment;
   auto operator<=>(const Product&) const = default;
 };
@@ -89,6 +89,7 @@ Product product_of(const GemmArgs& args) {
   product.adds = args.added_MN.defined();
   product.scaling = scaling_of(args);
   product.fast_accumulation = args.fast_accumulation;
+  product.with_bias = args.bias_N.defined();
   product.added = product.adds ? storage_of(args.added_MN) : product.out;
   product.alignment = std::min({alignment_of(args.out_MN), alignment_of(args.a_MK), alignment_of(args.b_KN),
                                 product.adds ? alignment_of(args.added_MN) : kBestAlignment});
@@ -101,10 +102,11 @@ std::string describe(const Storage& storage) {
 
 std::string describe(const Product& product) {
   constexpr const char* kScalings[] = {"", " scaled", " scaled by line"};
-  return fmt::format(
-      "{}x{}x{} a={} b={} out={}{}{}{} align={}", product.m, product.n, product.k, describe(product.a),
-      describe(product.b), describe(product.out), product.adds ? fmt::format(" added={}", describe(product.added)) : "",
-      kScalings[static_cast<int>(product.scaling)], product.fast_accumulation ? " fast" : "", product.alignment);
+  return fmt::format("{}x{}x{} a={} b={} out={}{}{}{}{} align={}", product.m, product.n, product.k, describe(product.a),
+                     describe(product.b), describe(product.out),
+                     product.adds ? fmt::format(" added={}", describe(product.added)) : "",
+                     kScalings[static_cast<int>(product.scaling)], product.fast_accumulation ? " fast" : "",
+                     product.with_bias ? " bias" : "", product.alignment);
 }
 
 cudaDataType_t type_of(Dtype dtype) {
@@ -141,6 +143,10 @@ Description make_description(const Product& product) {
   set(CUBLASLT_MATMUL_DESC_TRANSA, product.b.columns ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, product.a.columns ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (product.scaling != Scaling::kNone) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{product.fast_accumulation});
+  if (product.with_bias) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product.out.dtype));
+  }
   if (product.scaling == Scaling::kByLine) {
     set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
@@ -205,7 +211,7 @@ class Plan {
   Plan(const Product& product, const GemmArgs& args, const GemmChoices& choices)
       : name_(describe(product)), adds_(product.adds) {
     description_ = make_description(product);
-    set_scales(args);
+    set_pointers(args);
     a_ = layout_of(product.b, product.k, product.n);
     b_ = layout_of(product.a, product.m, product.k);
     out_ = layout_of(product.out, product.m, product.n);
@@ -282,20 +288,22 @@ class Plan {
     chosen_ = candidates_[0];
   }
 
-  void set_scales(const GemmArgs& args) {
-    if (!args.a_scale.defined()) return;
-    const auto set = [&](cublasLtMatmulDescAttributes_t name, const Tensor& scale) {
-      const void* pointer = scale.const_data_ptr();
+  // Those of scales and of the bias.
+  void set_pointers(const GemmArgs& args) {
+    const auto set = [&](cublasLtMatmulDescAttributes_t name, const Tensor& array) {
+      const void* pointer = array.const_data_ptr();
       check(
           cublasLtMatmulDescSetAttribute(description_.get(), name, static_cast<const void*>(&pointer), sizeof(pointer)),
-          "setting a scale");
+          "setting a pointer");
     };
+    if (args.bias_N.defined()) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias_N);
+    if (!args.a_scale.defined()) return;
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, args.b_scale);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, args.a_scale);
   }
 
   void launch(const GemmArgs& args, const cublasLtMatmulAlgo_t& algorithm) {
-    set_scales(args);
+    set_pointers(args);
     const float one = 1, beta = adds_ ? 1.0F : 0.0F;
     const Tensor workspace = at::empty({kWorkspaceBytes}, args.out_MN.options().dtype(at::kByte));
     const void* added = adds_ ? args.added_MN.const_data_ptr() : args.out_MN.const_data_ptr();

@@ -7,8 +7,8 @@
 
 namespace titanium::ops {
 
-// out = a b [+ added], summed in fp32. Matrices on the current CUDA device; out and added have contiguous rows, a and b
-// rows or columns.
+// out = a b [+ added] [+ bias], summed in fp32. Matrices on the current CUDA device; out and added have contiguous
+// rows, a and b rows or columns.
 struct GemmArgs {
   Tensor out_MN;
   Tensor a_MK;
@@ -19,6 +19,7 @@ struct GemmArgs {
   // multiples of 16.
   Tensor a_scale = {}, b_scale = {};
   bool fast_accumulation = false;  // sums in the tensor cores' own precision, for float8
+  Tensor bias_N = {};              // undefined, or of out's dtype: added to every row
 };
 void gemm(const GemmArgs& args);
 

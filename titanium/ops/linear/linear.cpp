@@ -4,6 +4,8 @@
 #include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
 
+#include "titanium/ops/gpu_kernels.h"
+#include "titanium/ops/kernel_choice.h"
 #include "titanium/ops/linear/float8.h"
 #include "titanium/ops/linear/multiply.h"
 #include "titanium/tensor/trace_scope.h"
@@ -30,12 +32,34 @@ void output(const Tensor& out_TO, const LinearInput& x_TI, const Parameter& weig
   multiply(out_TO, x, weight.in(x.scalar_type()).t(), added_TO);
 }
 
+void add_column_sums(const Tensor& grad_TO, Parameter& bias) {
+  const Tensor grad = grad_TO.stride(1) == 1 ? grad_TO : grad_TO.contiguous();
+  const auto [sum, is_first] = bias.open_grad_sum(grad.device());
+  kernels::ColumnSumsArgs args{.type = element_type(grad),
+                               .sum_type = element_type(sum),
+                               .x = grad.const_data_ptr(),
+                               .x_stride = grad.stride(0),
+                               .sums = sum.mutable_data_ptr(),
+                               .accumulate = !is_first,
+                               .scratch = nullptr,
+                               .rows = grad.size(0),
+                               .dim = grad.size(1)};
+  const Tensor scratch = scratch_beside(grad, scratch_bytes(args));
+  args.scratch = static_cast<float*>(scratch.mutable_data_ptr());
+  launch(args);
+}
+
 Tensor rows_like(const Tensor& x, int64_t columns) { return at::empty({x.size(0), columns}, x.options()); }
 
 }  // namespace
 
 Tensor linear_forward(const LinearInput& x_TI, const Parameter& weight, const Parameter* bias) {
   const Tensor y_TO = rows_like(x_TI.tensor(), weight.part.shape[0]);
+  if (bias != nullptr && !weight.float8) {
+    const Tensor& x = x_TI.tensor();
+    multiply_with_bias(y_TO, x, weight.in(x.scalar_type()).t(), bias->in(y_TO.scalar_type()));
+    return y_TO;
+  }
   output(y_TO, x_TI, weight);
   if (bias != nullptr) y_TO.add_(bias->in(y_TO.scalar_type()));
   return y_TO;
@@ -65,6 +89,7 @@ void accumulate_weight_grad(const LinearGrad& grad_TO, const LinearInput& x_TI, 
 
 void accumulate_bias_grad(const Tensor& grad_TO, Parameter* bias) {
   if (bias == nullptr) return;
+  if (uses_kernels(grad_TO)) return add_column_sums(grad_TO, *bias);
   const Dtype sums = grad_TO.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   bias->accumulate(at::sum(grad_TO, at::IntArrayRef{0}, /*keepdim=*/false, sums));
 }

@@ -45,4 +45,12 @@ void multiply(const Tensor& out_MN, const Tensor& a_MK, const Tensor& b_KN, cons
   gemm({.out_MN = out_MN, .a_MK = a_MK, .b_KN = b_KN, .added_MN = added_MN});
 }
 
+void multiply_with_bias(const Tensor& out_MN, const Tensor& a_MK, const Tensor& b_KN, const Tensor& bias_N) {
+  if (gemm_takes(out_MN, a_MK, b_KN, {}) && out_MN.scalar_type() == a_MK.scalar_type()) {
+    return gemm({.out_MN = out_MN, .a_MK = a_MK, .b_KN = b_KN, .bias_N = bias_N});
+  }
+  multiply(out_MN, a_MK, b_KN);
+  out_MN.add_(bias_N);
+}
+
 }  // namespace titanium::ops

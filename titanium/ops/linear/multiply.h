@@ -20,4 +20,7 @@ struct SumFactors {
 void multiply(const Tensor& out_MN, const Tensor& a_MK, const Tensor& b_KN, const Tensor& added_MN = {},
               const SumFactors& factors = {});
 
+// out = a b + bias, where bias [N], of out's dtype, is added to every row: inside the product where cuBLASLt is taken.
+void multiply_with_bias(const Tensor& out_MN, const Tensor& a_MK, const Tensor& b_KN, const Tensor& bias_N);
+
 }  // namespace titanium::ops
