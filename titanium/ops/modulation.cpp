@@ -1,29 +1,22 @@
 #include "titanium/ops/modulation.h"
 
-#include <ATen/ops/addcmul.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/gelu_backward.h>
-#include <ATen/ops/native_layer_norm.h>
-#include <ATen/ops/native_layer_norm_backward.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/silu_backward.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
-#include "titanium/base/error.h"
+#include "titanium/ops/gate.h"
+#include "titanium/ops/gelu.h"
 #include "titanium/ops/linear/linear.h"
 #include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
 namespace {
 
-constexpr double kNormEps = 1e-6;
-constexpr const char* kGelu = "tanh";
-
 Tensor rows_of(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
-Tensor per_token(const Tensor& vector_BD) { return vector_BD.unsqueeze(1); }
 
 // [..., I] -> [..., O]
 Tensor apply(const LinearLayer& layer, const Tensor& x) {
@@ -43,44 +36,6 @@ Tensor apply_backward(const LinearLayer& layer, const Tensor& grad, const Tensor
   const Tensor grad_TO = rows_of(grad);
   accumulate(layer, grad_TO, rows_of(x));
   return linear_input_grad(grad_TO, layer.weight).view(x.sizes());
-}
-
-// What the backward of a modulated norm needs.
-struct ModulatedNorm {
-  Tensor x_BSD, mean, rstd;
-  ShiftAndScale modulation;
-
-  Tensor modulate(const Tensor& normalised_BSD) const {
-    return at::addcmul(per_token(modulation.shift_BD), normalised_BSD, per_token(modulation.scale_BD + 1));
-  }
-};
-
-Tensor normalise(const Tensor& x_BSD, Tensor* mean, Tensor* rstd) {
-  auto [normalised, means, rstds] = at::native_layer_norm(x_BSD, {x_BSD.size(-1)}, {}, {}, kNormEps);
-  if (mean != nullptr) *mean = means, *rstd = rstds;
-  return normalised;
-}
-
-Tensor modulated_norm(const Tensor& x_BSD, const ShiftAndScale& modulation, ModulatedNorm& saved) {
-  saved = {x_BSD.detach(), {}, {}, {modulation.shift_BD.detach(), modulation.scale_BD.detach()}};
-  return saved.modulate(normalise(x_BSD, &saved.mean, &saved.rstd));
-}
-
-// Gradients of x, shift and scale, in this order, from that of the modulated norm; `backward_of` gets the modulated
-// norm once more and gives its gradient.
-template <typename BackwardOf>
-Tensors modulated_norm_backward(const ModulatedNorm& saved, BackwardOf&& backward_of) {
-  const Tensor normalised = normalise(saved.x_BSD, nullptr, nullptr);
-  const Tensor grad = backward_of(saved.modulate(normalised));
-  const Tensor scale_grad = (grad * normalised).sum(1), shift_grad = grad.sum(1);
-  const Tensor grad_norm = grad * per_token(saved.modulation.scale_BD + 1);
-  const Tensor x_grad = std::get<0>(at::native_layer_norm_backward(
-      grad_norm, saved.x_BSD, {saved.x_BSD.size(-1)}, saved.mean, saved.rstd, {}, {}, {true, false, false}));
-  return {x_grad, shift_grad, scale_grad};
-}
-
-Tensor add_gated(const Tensor& residual_BSD, const Tensor& gate_BD, const Tensor& x_BSD) {
-  return at::addcmul(residual_BSD, x_BSD, per_token(gate_BD));
 }
 
 Tensor or_zeros(const Tensor& grad, const Tensor& like) { return grad.defined() ? grad : at::zeros_like(like); }
@@ -153,57 +108,146 @@ Tensor modulated_linear(const Tensor& x_BSD, const ShiftAndScale& modulation, co
     y = apply(layer, modulated_norm(x_BSD, modulation, saved));
   }
   record({x_BSD, modulation.shift_BD, modulation.scale_BD}, {y}, [saved, layer](const Tensors& grads) -> Tensors {
-    return modulated_norm_backward(saved, [&](const Tensor& x) { return apply_backward(layer, grads[0], x); });
+    const auto found = modulated_norm_backward(apply_backward(layer, grads[0], modulated_norm_again(saved)), saved);
+    return {found.x_BSD, found.shift_BD, found.scale_BD};
   });
   return y;
 }
 
-ModulatedHeads modulated_heads(const Tensor& x_BSD, const ShiftAndScale& modulation, const LinearLayer& layer,
-                               const HeadNorms& norms, const Tensor& table_SE, int64_t heads) {
-  const TraceScope scope("modulated_heads");
-  const int64_t dim = x_BSD.size(2);
-  const auto part = [=](const Tensor& y, int64_t i) { return y.narrow(2, i * dim, dim).unflatten(2, {heads, -1}); };
-  const auto rest = [=](const Tensor& y) { return y.narrow(2, 3 * dim, y.size(2) - 3 * dim); };
-  ModulatedNorm saved;
+namespace {
+
+// A sequence of modulated_heads, and what its backward needs.
+struct SequenceOfHeads {
+  HeadsOfTokens given;
+  ModulatedNorm norm;
   UnnormalisedHeads unnormalised;
-  Tensor y;
+  int64_t first_token;
+  Shape shape;  // of the product, [B, S, O]
+
+  int64_t tokens() const { return shape[1]; }
+  int64_t dim() const { return norm.x_BSD.size(2); }
+  // Queries, keys or values, as columns of the product or of its gradient.
+  Tensor part(const Tensor& y_BSO, int64_t i, int64_t heads) const {
+    return y_BSO.narrow(2, i * dim(), dim()).unflatten(2, {heads, -1});
+  }
+  Tensor rest(const Tensor& y_BSO) const { return y_BSO.narrow(2, 3 * dim(), shape[2] - 3 * dim()); }
+  Tensor of_all(const Tensor& x_BTHE) const { return x_BTHE.narrow(1, first_token, tokens()); }
+};
+
+// The gradient of the product, in which that of the rest may already be.
+Tensor grad_of_product(const SequenceOfHeads& sequence, const RestOfProduct::GradRows& rows, const Tensor& grad_rest,
+                       const Tensor& like) {
+  const Tensor& ready = rows.rows_BSO;
+  if (ready.defined() && grad_rest.defined() && sequence.rest(ready).const_data_ptr() == grad_rest.const_data_ptr()) {
+    return ready;
+  }
+  const Tensor grad = at::empty(sequence.shape, like.options());
+  if (sequence.rest(grad).numel() > 0) sequence.rest(grad).copy_(grad_rest);
+  return grad;
+}
+
+// Gradients of x, shift and scale.
+Tensors heads_backward(const SequenceOfHeads& sequence, const Tensor& grad_BSO, const Tensors& grads, int64_t heads) {
+  const HeadsOfTokens& given = sequence.given;
+  norm_and_rotate_backward(sequence.of_all(grads[0]), sequence.of_all(grads[1]), given.norms, given.table_SE,
+                           RopePairs::kAdjacent, sequence.unnormalised, /*with_amax=*/false,
+                           {sequence.part(grad_BSO, 0, heads), sequence.part(grad_BSO, 1, heads)});
+  sequence.part(grad_BSO, 2, heads).copy_(sequence.of_all(grads[2]));
+  const auto found = modulated_norm_backward(apply_backward(given.layer, grad_BSO, modulated_norm_again(sequence.norm)),
+                                             sequence.norm);
+  return {found.x_BSD, found.shift_BD, found.scale_BD};
+}
+
+}  // namespace
+
+ModulatedHeads modulated_heads(const std::vector<HeadsOfTokens>& sequences, int64_t heads) {
+  const TraceScope scope("modulated_heads");
+  const bool joint = sequences.size() > 1;
+  std::vector<SequenceOfHeads> parts;
   ModulatedHeads found;
+  Tensors inputs;
   {
     const c10::AutoGradMode no_grad(false);
-    y = apply(layer, modulated_norm(x_BSD, modulation, saved));
-    const Rotated rotated =
-        norm_and_rotate(part(y, 0), part(y, 1), norms, table_SE, RopePairs::kAdjacent, unnormalised);
-    found = {rotated.q_BSHE, rotated.k_BSKE, part(y, 2).detach(), rest(y).detach()};
+    int64_t tokens = 0;
+    for (const HeadsOfTokens& given : sequences) {
+      const Tensor& x = given.x_BSD;
+      parts.push_back({given, {}, {}, tokens, {x.size(0), x.size(1), given.layer.weight.part.shape[0]}});
+      inputs.insert(inputs.end(), {x, given.modulation.shift_BD, given.modulation.scale_BD});
+      tokens += x.size(1);
+    }
+    const Tensor& x = sequences[0].x_BSD;
+    const auto all_tokens = [&] { return at::empty({x.size(0), tokens, heads, x.size(2) / heads}, x.options()); };
+    if (joint) found.q_BTHE = all_tokens(), found.k_BTHE = all_tokens(), found.v_BTHE = all_tokens();
+    for (SequenceOfHeads& part : parts) {
+      HeadsOfTokens& given = part.given;
+      const Tensor y = apply(given.layer, modulated_norm(given.x_BSD, given.modulation, part.norm));
+      const QueriesAndKeys into =
+          joint ? QueriesAndKeys{part.of_all(found.q_BTHE), part.of_all(found.k_BTHE)} : QueriesAndKeys{};
+      const Rotated rotated = norm_and_rotate(part.part(y, 0, heads), part.part(y, 1, heads), given.norms,
+                                              given.table_SE, RopePairs::kAdjacent, part.unnormalised, into);
+      given.x_BSD = Tensor(), given.modulation = {};  // the norm has them
+      if (joint) {
+        part.of_all(found.v_BTHE).copy_(part.part(y, 2, heads));
+      } else {
+        found = {rotated.q_BSHE, rotated.k_BSKE, part.part(y, 2, heads).detach(), {part.rest(y).detach(), nullptr}};
+      }
+    }
   }
-  record({x_BSD, modulation.shift_BD, modulation.scale_BD}, {found.q_BSHE, found.k_BSHE, found.v_BSHE, found.rest_BSM},
-         [=, sizes = y.sizes().vec(), options = y.options()](const Tensors& grads) -> Tensors {
-           const Tensor grad_y = at::empty(sizes, options);
-           const Rotated back = norm_and_rotate_backward(own(grads[0]), own(grads[1]), norms, table_SE,
-                                                         RopePairs::kAdjacent, unnormalised, /*with_amax=*/false);
-           part(grad_y, 0).copy_(back.q_BSHE);
-           part(grad_y, 1).copy_(back.k_BSKE);
-           part(grad_y, 2).copy_(grads[2]);
-           if (sizes[2] > 3 * dim) rest(grad_y).copy_(grads[3]);
-           return modulated_norm_backward(saved, [&](const Tensor& x) { return apply_backward(layer, grad_y, x); });
-         });
+  Tensors outputs = {found.q_BTHE, found.k_BTHE, found.v_BTHE};
+  if (!joint) outputs.push_back(found.rest.hidden_BSM);
+  const auto rows = std::make_shared<RestOfProduct::GradRows>();
+  rows->columns_before = 3 * inputs[0].size(2);
+  found.rest.grad = rows;
+  record(inputs, outputs, [parts, rows, heads, joint](const Tensors& grads) -> Tensors {
+    Tensors of_inputs;
+    for (const SequenceOfHeads& part : parts) {
+      const Tensor grad = grad_of_product(part, *rows, joint ? Tensor() : grads[3], grads[0]);
+      rows->rows_BSO = Tensor();
+      for (const Tensor& one : heads_backward(part, grad, grads, heads)) of_inputs.push_back(one);
+    }
+    return of_inputs;
+  });
   return found;
 }
 
-Tensor gated_linear(const Tensor& x_BSI, const LinearLayer& layer, const Tensor& gate_BD, const Tensor& residual_BSD) {
-  const TraceScope scope("gated_linear");
-  Tensor product, y;
+Tensors gated_linears(const Tensor& attended_BTHE, const std::vector<GatedLinear>& sequences) {
+  const TraceScope scope("gated_linears");
+  struct Part {
+    LinearLayer layer;
+    Tensor gate_BD, product;
+    int64_t first, tokens;
+    // Contiguous rows of its tokens.
+    Tensor of(const Tensor& attended) const { return rows_of(attended.narrow(1, first, tokens).flatten(2)); }
+  };
+  std::vector<Part> parts;
+  Tensors inputs = {attended_BTHE}, outputs;
   {
     const c10::AutoGradMode no_grad(false);
-    product = apply(layer, x_BSI);
-    y = add_gated(residual_BSD, gate_BD, product);
+    int64_t first = 0;
+    for (const auto& [layer, gate, residual] : sequences) {
+      Part part{layer, gate.detach(), {}, first, residual.size(1)};
+      part.product = apply(layer, part.of(attended_BTHE)).view(residual.sizes());
+      outputs.push_back(add_gated(residual, part.gate_BD, part.product));
+      inputs.insert(inputs.end(), {gate, residual});
+      first += part.tokens;
+      parts.push_back(std::move(part));
+    }
   }
-  record({x_BSI, gate_BD, residual_BSD}, {y},
-         [=, x = x_BSI.detach(), gate = gate_BD.detach()](const Tensors& grads) -> Tensors {
-           const Tensor& grad = grads[0];
-           const Tensor gate_grad = (grad * product).sum(1);
-           return {apply_backward(layer, grad * per_token(gate), x), gate_grad, grad};
-         });
-  return y;
+  record(inputs, outputs, [parts, attended = attended_BTHE.detach()](const Tensors& grads) -> Tensors {
+    const Tensor grad_attended = at::empty_like(attended);
+    Tensors found = {grad_attended};
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const Part& part = parts[i];
+      const Tensor grad = or_zeros(grads[i], part.product);
+      const GatedGrads gated = gate_backward(grad, part.product, part.gate_BD);
+      const Tensor grad_rows = apply_backward(part.layer, gated.x_BSD, part.of(attended));
+      const Tensor place = grad_attended.narrow(1, part.first, part.tokens);
+      place.copy_(grad_rows.view(place.sizes()));
+      found.insert(found.end(), {gated.gate_BD, grad});
+    }
+    return found;
+  });
+  return outputs;
 }
 
 Tensor gated_feed_forward(const Tensor& x_BSD, const ShiftAndScale& modulation, const Tensor& gate_BD,
@@ -214,49 +258,49 @@ Tensor gated_feed_forward(const Tensor& x_BSD, const ShiftAndScale& modulation, 
   {
     const c10::AutoGradMode no_grad(false);
     hidden = apply(in, modulated_norm(x_BSD, modulation, saved));
-    product = apply(out, at::gelu(hidden, kGelu));
+    product = apply(out, gelu(hidden));
     y = add_gated(x_BSD, gate_BD, product);
   }
   record({x_BSD, modulation.shift_BD, modulation.scale_BD, gate_BD}, {y},
          [=, gate = gate_BD.detach()](const Tensors& grads) -> Tensors {
-           const Tensor& grad = grads[0];
-           const Tensor gate_grad = (grad * product).sum(1);
-           const Tensor grad_active = apply_backward(out, grad * per_token(gate), at::gelu(hidden, kGelu));
-           const Tensor grad_hidden = at::gelu_backward(grad_active, hidden, kGelu);
-           Tensors found =
-               modulated_norm_backward(saved, [&](const Tensor& x) { return apply_backward(in, grad_hidden, x); });
-           found[0].add_(grad);
-           found.push_back(gate_grad);
-           return found;
+           const GatedGrads gated = gate_backward(grads[0], product, gate);
+           const Tensor grad_hidden = apply_backward(out, gated.x_BSD, gelu(hidden));
+           write_gelu_backward(grad_hidden, grad_hidden, hidden);
+           const auto found = modulated_norm_backward(apply_backward(in, grad_hidden, modulated_norm_again(saved)),
+                                                      saved, /*around_BSD=*/grads[0]);
+           return {found.x_BSD, found.shift_BD, found.scale_BD, gated.gate_BD};
          });
   return y;
 }
 
-Tensor gated_joint_output(const Tensor& attended_BSHE, const Tensor& hidden_BSM, const LinearLayer& layer,
+Tensor gated_joint_output(const Tensor& attended_BSHE, const RestOfProduct& rest, const LinearLayer& layer,
                           const Tensor& gate_BD, const Tensor& residual_BSD) {
   const TraceScope scope("gated_joint_output");
-  const int64_t dim = residual_BSD.size(2), columns = hidden_BSM.size(2);
+  const int64_t dim = residual_BSD.size(2), columns = rest.hidden_BSM.size(2);
   const auto beside_each_other = [=](const Tensor& attended, const Tensor& hidden) {
     const Tensor joint = at::empty({hidden.size(0), hidden.size(1), dim + columns}, hidden.options());
     joint.narrow(2, 0, dim).copy_(attended.flatten(2));
-    Tensor active = joint.narrow(2, dim, columns);
-    at::gelu_out(active, hidden, kGelu);
+    write_gelu(joint.narrow(2, dim, columns), hidden);
     return joint;
   };
   Tensor product, y;
   {
     const c10::AutoGradMode no_grad(false);
-    product = apply(layer, beside_each_other(attended_BSHE, hidden_BSM));
+    product = apply(layer, beside_each_other(attended_BSHE, rest.hidden_BSM));
     y = add_gated(residual_BSD, gate_BD, product);
   }
-  record({attended_BSHE, hidden_BSM, gate_BD, residual_BSD}, {y},
-         [=, attended = attended_BSHE.detach(), hidden = hidden_BSM.detach(),
-          gate = gate_BD.detach()](const Tensors& grads) -> Tensors {
-           const Tensor& grad = grads[0];
-           const Tensor gate_grad = (grad * product).sum(1);
-           const Tensor joint_grad = apply_backward(layer, grad * per_token(gate), beside_each_other(attended, hidden));
-           const Tensor hidden_grad = at::gelu_backward(joint_grad.narrow(2, dim, columns), hidden, kGelu);
-           return {joint_grad.narrow(2, 0, dim).unflatten(2, {attended.size(2), -1}), hidden_grad, gate_grad, grad};
+  record({attended_BSHE, rest.hidden_BSM, gate_BD, residual_BSD}, {y},
+         [=, attended = attended_BSHE.detach(), hidden = rest.hidden_BSM.detach(), gate = gate_BD.detach(),
+          rows = rest.grad](const Tensors& grads) -> Tensors {
+           const GatedGrads gated = gate_backward(grads[0], product, gate);
+           const Tensor joint_grad = apply_backward(layer, gated.x_BSD, beside_each_other(attended, hidden));
+           const int64_t before = rows == nullptr ? 0 : rows->columns_before;
+           const Tensor grad_rows = at::empty({hidden.size(0), hidden.size(1), before + columns}, hidden.options());
+           const Tensor hidden_grad = grad_rows.narrow(2, before, columns);
+           write_gelu_backward(hidden_grad, joint_grad.narrow(2, dim, columns), hidden);
+           if (rows != nullptr) rows->rows_BSO = grad_rows;
+           return {joint_grad.narrow(2, 0, dim).unflatten(2, {attended.size(2), -1}), hidden_grad, gated.gate_BD,
+                   grads[0]};
          });
   return y;
 }

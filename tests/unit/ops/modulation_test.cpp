@@ -122,12 +122,12 @@ TEST(Modulation, GatedOutputsAddToTheResidual) {
   const Tensor attended = random_tensor({kB, kS, 2, kD / 2}), gate = random_tensor({kB, kD}),
                residual = random_tensor({kB, kS, kD}), hidden = random_tensor({kB, kS, kM});
   expect_same(
-      {attended, gate, residual}, [&](const Tensors& x) { return gated_linear(x[0].flatten(2), layer, x[1], x[2]); },
+      {attended, gate, residual}, [&](const Tensors& x) { return gated_linears(x[0], {{layer, x[1], x[2]}})[0]; },
       [&](const Tensors& x) { return x[2] + x[1].unsqueeze(1) * layer.expected(x[0].flatten(2)); });
   layer.expect_grads();
   expect_same(
       {attended, hidden, gate, residual},
-      [&](const Tensors& x) { return gated_joint_output(x[0], x[1], joint, x[2], x[3]); },
+      [&](const Tensors& x) { return gated_joint_output(x[0], {x[1], nullptr}, joint, x[2], x[3]); },
       [&](const Tensors& x) {
         return x[3] + x[2].unsqueeze(1) * joint.expected(at::cat({x[0].flatten(2), at::gelu(x[1], "tanh")}, 2));
       });

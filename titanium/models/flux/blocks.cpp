@@ -1,7 +1,5 @@
 #include "titanium/models/flux/blocks.h"
 
-#include <ATen/ops/cat.h>
-
 #include <cmath>
 
 #include "titanium/ops/attention/attention.h"
@@ -123,24 +121,17 @@ ops::Tensors DoubleBlock::forward(const ops::Tensors& inputs, const BlockContext
   const ops::Tensors vectors =
       ops::modulation_vectors(vec, {layer_of(image_->modulation), layer_of(text_->modulation)}, 6);
   const Vectors of_image({vectors.begin(), vectors.begin() + 6}), of_text({vectors.begin() + 6, vectors.end()});
-  const auto heads = [&](const Tensor& x, Stream& stream, const Vectors& vectors, const Tensor& rope) {
-    return ops::modulated_heads(x, vectors.attention, layer_of(stream.qkv), stream.norms.norms(), rope,
-                                args_.num_heads);
+  const ops::ModulatedHeads heads = ops::modulated_heads(
+      {{text, of_text.attention, layer_of(text_->qkv), text_->norms.norms(), context.text_rope},
+       {image, of_image.attention, layer_of(image_->qkv), image_->norms.norms(), context.image_rope}},
+      args_.num_heads);
+  const Tensor attended = attend_to_all(heads.q_BTHE, heads.k_BTHE, heads.v_BTHE, context);
+  const ops::Tensors sums = ops::gated_linears(attended, {{layer_of(text_->proj), of_text.attention_gate, text},
+                                                          {layer_of(image_->proj), of_image.attention_gate, image}});
+  const auto feed_forward = [](const Tensor& x, Stream& stream, const Vectors& vectors) {
+    return ops::gated_feed_forward(x, vectors.mlp, vectors.mlp_gate, layer_of(stream.mlp_in), layer_of(stream.mlp_out));
   };
-  const ops::ModulatedHeads image_heads = heads(image, *image_, of_image, context.image_rope);
-  const ops::ModulatedHeads text_heads = heads(text, *text_, of_text, context.text_rope);
-  const auto joint = [&](Tensor ops::ModulatedHeads::* part) {
-    return at::cat({text_heads.*part, image_heads.*part}, 1);
-  };
-  const Tensor attended = attend_to_all(joint(&ops::ModulatedHeads::q_BSHE), joint(&ops::ModulatedHeads::k_BSHE),
-                                        joint(&ops::ModulatedHeads::v_BSHE), context)
-                              .flatten(2);
-  const auto finish = [&](const Tensor& x, int64_t first, Stream& stream, const Vectors& vectors) {
-    const Tensor h =
-        ops::gated_linear(attended.narrow(1, first, x.size(1)), layer_of(stream.proj), vectors.attention_gate, x);
-    return ops::gated_feed_forward(h, vectors.mlp, vectors.mlp_gate, layer_of(stream.mlp_in), layer_of(stream.mlp_out));
-  };
-  return {finish(image, text.size(1), *image_, of_image), finish(text, 0, *text_, of_text)};
+  return {feed_forward(sums[1], *image_, of_image), feed_forward(sums[0], *text_, of_text)};
 }
 
 SingleBlock::SingleBlock(int64_t number, const Args& args)
@@ -174,9 +165,9 @@ ops::Tensors SingleBlock::forward(const ops::Tensors& inputs, const BlockContext
   const Tensor &x = inputs[0], &vec = inputs[1];
   const Vectors vectors(ops::modulation_vectors(vec, {layer_of(modulation_)}, 3));
   const ops::ModulatedHeads heads =
-      ops::modulated_heads(x, vectors.attention, layer_of(linear1_), norms_.norms(), context.rope, args_.num_heads);
-  const Tensor attended = attend_to_all(heads.q_BSHE, heads.k_BSHE, heads.v_BSHE, context);
-  return {ops::gated_joint_output(attended, heads.rest_BSM, layer_of(linear2_), vectors.attention_gate, x)};
+      ops::modulated_heads({{x, vectors.attention, layer_of(linear1_), norms_.norms(), context.rope}}, args_.num_heads);
+  const Tensor attended = attend_to_all(heads.q_BTHE, heads.k_BTHE, heads.v_BTHE, context);
+  return {ops::gated_joint_output(attended, heads.rest, layer_of(linear2_), vectors.attention_gate, x)};
 }
 
 }  // namespace titanium::models::flux
