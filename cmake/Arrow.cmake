@@ -23,3 +23,5 @@ target_include_directories(titanium_arrow SYSTEM PRIVATE ${arrow_folder}/include
 target_compile_options(titanium_arrow PRIVATE ${TITANIUM_WARNINGS} -fvisibility=hidden)
 target_link_libraries(titanium_arrow PRIVATE ${arrow_libraries})
 set_target_properties(titanium_arrow PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} BUILD_RPATH ${arrow_folder})
+# Whoever builds the program has both: run_train.sh, an image, and `cmake --install` after them.
+add_dependencies(titanium titanium_arrow)
