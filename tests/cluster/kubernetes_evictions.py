@@ -8,7 +8,7 @@ import pods
 
 class PodEvictionsTest(pods.PodsCase):
     def test_an_evicted_pod_lets_the_job_save_and_all_pods_go_on(self):
-        for name in ("job.yaml", "pytorchjob.yaml", "trainjob.yaml"):
+        for name in ("job.yaml", "jobset.yaml", "pytorchjob.yaml", "trainjob.yaml"):
             with self.subTest(name):
                 self.save_and_go_on(name)
 

@@ -43,6 +43,22 @@ def listens(host, port):
         return probe.connect_ex((host, port)) == 0
 
 
+def entry(text):
+    """Of c10d's store, as it travels."""
+    return struct.pack("<Q", len(text)) + text
+
+
+def beats(endpoint, node):
+    """How often the launcher of a node has made itself heard in the first attempt; what c10d's ADD of 0 gives back."""
+    host, port = endpoint.split(":")
+    try:
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(struct.pack("<BI", 0, 0x3C85F7CE) + b"\4" + entry(f"/launch/0/beat/{node}".encode()) + struct.pack("<q", 0))
+            return struct.unpack("<q", client.recv(8, socket.MSG_WAITALL))[0]
+    except (ConnectionError, struct.error):
+        return 0
+
+
 class LaunchTest(unittest.TestCase):
     def setUp(self):
         self.marker = uuid.uuid4().hex
@@ -261,6 +277,52 @@ print("fine")"""
         self.assertIn("[rank0]:attempt 1\n", self.end(first, 0)[0])
         self.assertIn("[rank1]:attempt 1\n", self.end(anew, 0)[0])
 
+    def killed(self, launcher):
+        launcher.kill()
+        self.end(launcher, -signal.SIGKILL)
+
+    def test_a_launcher_that_comes_before_anybody_missed_its_predecessor_joins_the_next_attempt(self):
+        script = 'print("attempt", attempt, flush=True)\nif attempt == 0: waits()'  # nothing but the successor tells rank 0 of the loss
+        endpoint = f"127.0.0.1:{free_port()}"
+        options = ("--nnodes", 2, "--rdzv-endpoint", endpoint, "--max-restarts", 1, "--log-rank", "0,1", "--node-rank")
+        first, lost = (self.start(script, *options, node) for node in range(2))
+        self.assertIn("[rank1]:attempt 0", [lost.stdout.readline().strip() for _ in range(2)])
+        self.killed(lost)
+        anew = self.start(script, *options, 1)
+        out, err = self.end(first, 0)
+        self.assertIn("node 1 is lost: its launcher", err)
+        self.assertIn("[rank0]:attempt 1\n", out)
+        self.assertIn("[rank1]:attempt 1\n", self.end(anew, 0)[0])
+
+    def test_a_launcher_whose_predecessor_only_waited_takes_its_place(self):
+        endpoint = f"127.0.0.1:{free_port()}"
+        options = ("--nnodes", 3, "--rdzv-endpoint", endpoint, "--log-rank", "0,1,2", "--node-rank")
+        script = 'print("attempt", attempt)'
+        first, lost = (self.start(script, *options, node) for node in range(2))
+        self.wait_until(lambda: beats(endpoint, 1) > 0)
+        self.killed(lost)
+        for launcher in (first, self.start(script, *options, 1), self.start(script, *options, 2)):
+            self.assertIn(":attempt 0\n", self.end(launcher, 0)[0])
+
+    def test_a_second_living_launcher_of_a_node_is_refused(self):
+        for nodes in (3, 2):  # while the first one waits for others, and while its ranks run
+            endpoint = f"127.0.0.1:{free_port()}"
+            options = ("--nnodes", nodes, "--rdzv-endpoint", endpoint, "--log-rank", "0,1", "--node-rank")
+            launchers = [self.start("waits()", *options, node) for node in range(2)]
+            self.wait_until(lambda: beats(endpoint, 1) > 0)
+            _, err = self.end(self.start("waits()", *options, 1), 2)
+            self.assertIn(f"another launcher at {endpoint} has --node-rank 1. Give every node its own, from 0 to {nodes - 1}.", err)
+            for launcher in launchers:
+                self.killed(launcher)
+
+    def test_a_lost_node_0_ends_the_others_with_the_code_that_asks_for_a_new_start(self):
+        for options, code, end in (((), 1, ""), (("--stop-code", 143), 143, r" Exit code 143\.")):
+            first, second = self.nodes('print("ready", flush=True); waits()', 2, "--log-rank", "0,1", *options)
+            self.assertIn("[rank1]:ready", [second.stdout.readline().strip() for _ in range(2)])
+            self.killed(first)
+            _, err = self.end(second, code)
+            self.assertRegex(err, rf"(?m)^titanium( launch)?: node 0's launcher is gone, so this one ends too: the store at .* does not answer: .*{end}$")
+
     def test_missing_nodes_are_named(self):
         endpoint = f"127.0.0.1:{free_port()}"
         common = ("--nnodes", 3, "--rdzv-endpoint", endpoint, "--rdzv-timeout", 1, "--node-rank")
@@ -314,8 +376,6 @@ print("fine")"""
             self.end(launcher, 143)
 
     def test_what_strangers_write_into_the_store_is_refused_in_words(self):
-        def entry(text):
-            return struct.pack("<Q", len(text)) + text
         for key, value in ((b"/launch/0/failure", b"no JSON"), (b"/launch/0/failure", b'{"node": 0}'), (b"/launch/0/failure", b"[" * 100000)):
             port = free_port()
             launchers = self.nodes("waits()", 2, port=port)

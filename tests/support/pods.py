@@ -252,3 +252,14 @@ class PodsCase(unittest.TestCase):
         cluster.run_until(lambda: cluster.steps()[-1] > first + 1, "further steps")
         steps = cluster.steps()  # once: the run goes on
         self.assertEqual(steps, list(range(1, len(steps) + 1)))
+
+    def goes_on_without_pod_0(self, name):
+        """The cluster of a job whose first pod was killed after a checkpoint, when both pods train again."""
+        cluster = self.cluster(name, steps=100000, arguments=["--checkpoint.interval", "2"])
+        cluster.start_all()
+        cluster.run_until(lambda: self.saved(cluster), "a checkpoint")
+        cluster.kill(0)
+        self.goes_on(cluster)
+        self.assertEqual([pod.starts for pod in cluster.pods], [2, 2], cluster.logs())
+        cluster.stop()
+        return cluster

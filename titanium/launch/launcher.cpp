@@ -34,19 +34,23 @@ comm::Environment begin_attempt(const LaunchOptions& options, Rendezvous& rendez
   return node;
 }
 
+// `text` ends with a newline; `rank` is that of which it speaks.
+void say(std::string text, int rank, const LaunchOptions& options, const Writer& write) {
+  text = "titanium launch: " + text;
+  if (options.log_format == LogFormat::kJson) {
+    text.pop_back();  // the newline
+    text = to_json_line({.level = LogLevel::kError, .source = "launcher", .rank = rank, .message = text}) + "\n";
+  }
+  write(Stream::kErr, text);
+}
+
 void report(const Failure& failure, const LaunchOptions& options, const Writer& write) {
   if (failure.stopped) {
     log_info("Stopped on request: rank {} ended with {}", failure.rank, failure.exit.describe());
     return;
   }
   const bool with_last_lines = options.node_rank == 0 || options.node_rank == failure.node;
-  std::string text = "titanium launch: " + failure.report(with_last_lines);
-  if (options.log_format == LogFormat::kJson) {
-    text.pop_back();  // the newline
-    text =
-        to_json_line({.level = LogLevel::kError, .source = "launcher", .rank = failure.rank, .message = text}) + "\n";
-  }
-  write(Stream::kErr, text);
+  say(failure.report(with_last_lines), failure.rank, options, write);
 }
 
 // The failure on which all nodes agree.
@@ -81,9 +85,9 @@ Outcome run_attempt(const LaunchOptions& options, const comm::Environment& node,
   try {
     const std::optional<Failure> failure = agreed_outcome(rendezvous, own, workers.stopping());
     return {failure, workers.stopping(), !failure && rendezvous.stopped_anywhere()};
-  } catch (const comm::CommError& error) {
+  } catch (const comm::CommError&) {
     if (own) report(*own, options, write);
-    throw Error(fmt::format("the launcher of node 0 has ended without a word, so this one ends too: {}", error.what()));
+    throw;
   } catch (const Error&) {
     if (own) report(*own, options, write);
     rendezvous.leave();  // so that the others find the same in the store
@@ -91,12 +95,8 @@ Outcome run_attempt(const LaunchOptions& options, const comm::Environment& node,
   }
 }
 
-}  // namespace
-
-int launch(const LaunchOptions& options, const Writer& write) {
-  comm::silence_lost_connections();
-  const SignalQueue signals;
-  Rendezvous rendezvous = meet(options, signals);
+int run_attempts(const LaunchOptions& options, Rendezvous& rendezvous, const SignalQueue& signals,
+                 const Writer& write) {
   for (;;) {
     const comm::Environment node = begin_attempt(options, rendezvous, signals);
     const auto [failure, stopping, stopped] = run_attempt(options, node, rendezvous, signals, write);
@@ -108,6 +108,25 @@ int launch(const LaunchOptions& options, const Writer& write) {
       return failure ? failure->exit.exit_code() : stopped ? options.stop_code : 0;
     }
     log_warning("Restarting all ranks: {} of {} restarts", node.restart_count + 1, rendezvous.max_restarts());
+  }
+}
+
+}  // namespace
+
+int launch(const LaunchOptions& options, const Writer& write) {
+  comm::silence_lost_connections();
+  const SignalQueue signals;
+  Rendezvous rendezvous = meet(options, signals);
+  try {
+    return run_attempts(options, rendezvous, signals, write);
+  } catch (const comm::CommError& error) {
+    const std::string text = fmt::format("node 0's launcher is gone, so this one ends too: {}", error.what());
+    if (options.stop_code == 0) throw Error(text);
+    // It was killed, or is being moved: a cluster manager starts this one again too, and it will meet node 0's
+    // successor.
+    say(fmt::format("{} Exit code {}.\n", text, options.stop_code), options.node_rank * options.processes, options,
+        write);
+    return options.stop_code;
   }
 }
 

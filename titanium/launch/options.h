@@ -20,8 +20,10 @@ struct LaunchOptions {
   int node_rank = 0;
   std::string address;  // of node 0's store; empty: a store that only this machine reaches
   int port = 0;
-  int max_restarts = 0;           // that of node 0 counts
-  int stop_code = 0;              // exit code when a launcher of the job was asked to stop and all ranks ended well
+  int max_restarts = 0;  // that of node 0 counts
+  // Exit code when a launcher of the job was asked to stop and all ranks ended well, and, unless it is 0, when node 0's
+  // launcher is gone: the job is to be started again.
+  int stop_code = 0;
   std::string run_id;             // empty: node 0 makes one up
   std::filesystem::path log_dir;  // empty: no log files
   std::set<int> shown_ranks = {0};

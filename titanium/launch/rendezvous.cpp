@@ -25,6 +25,8 @@ constexpr const char* kAttemptKey = "launch/attempt";
 constexpr size_t kLongestEntry = 4096;  // of what a launcher says about itself
 constexpr milliseconds kPollInterval{100};
 constexpr milliseconds kAnswerTime{30'000};
+// A launcher that is silent for longer is gone: it beats twice a second.
+constexpr milliseconds kLongestPause{3000};
 // Others may still be ending their processes.
 constexpr std::chrono::seconds kFarewell{30};
 
@@ -68,8 +70,9 @@ int Rendezvous::join() {
   } else {
     attempt_ = attempt_ >= 0 ? attempt_ + 1 : present_attempt();
   }
-  announce();
-  if (!wait_for_all("node", Clock::now() + options_.rendezvous_timeout)) {
+  const auto deadline = Clock::now() + options_.rendezvous_timeout;
+  while (!announce()) wait_for_next_attempt(deadline);
+  if (!wait_for_all("node", deadline)) {
     throw Error(
         fmt::format("of {} nodes, these did not arrive at {}:{} within {} s: {}. Start titanium launch on each "
                     "with its own --node-rank, or raise --rdzv-timeout.",
@@ -77,6 +80,7 @@ int Rendezvous::join() {
                     fmt::join(missing("node"), ", ")));
   }
   adopt_and_check();
+  store_.set(key("begun", options_.node_rank), "");
   return attempt_;
 }
 
@@ -119,16 +123,48 @@ Rendezvous::Node Rendezvous::read_node(int node) const {
   }
 }
 
-void Rendezvous::announce() {
-  if (store_.add(key("joined", options_.node_rank), 1) > 1) {
-    throw UsageError(fmt::format("another launcher at {}:{} has --node-rank {}. Give every node its own, from 0 to {}.",
-                                 options_.address, options_.port, options_.node_rank, options_.nodes - 1));
-  }
+bool Rendezvous::announce() {
+  if (store_.add(key("joined", options_.node_rank), 1) > 1 && !takes_over()) return false;
   const nlohmann::json self = {{"nodes", options_.nodes},
                                {"processes", options_.processes},
                                {"max_restarts", options_.max_restarts},
                                {"run_id", run_id_}};
   store_.set(key("node", options_.node_rank), self.dump());
+  return true;
+}
+
+// Note [Successors]
+// A cluster manager may start a launcher anew before node 0 has noticed that its predecessor is gone. The predecessor
+// has joined the attempt; if it lives, it beats, or has stopped beating because the attempt has a failure, and then
+// this one waits for the next attempt. If it is silent and had not begun, nobody has missed it, and this launcher takes
+// its place. If it had begun, its ranks are gone, which this launcher says in its place.
+bool Rendezvous::takes_over() {
+  const std::string beats = key("beat", options_.node_rank);
+  const int64_t before = store_.add(beats, 0);
+  for (const auto deadline = Clock::now() + kLongestPause; Clock::now() < deadline;) {
+    if (store_.has(key("failure")) || store_.has(key("done", options_.node_rank))) return false;
+    if (store_.add(beats, 0) != before) {
+      throw UsageError(
+          fmt::format("another launcher at {}:{} has --node-rank {}. Give every node its own, from 0 to {}.",
+                      options_.address, options_.port, options_.node_rank, options_.nodes - 1));
+    }
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  if (!store_.has(key("begun", options_.node_rank))) return true;
+  publish(Failure::lost_node(options_.node_rank));
+  return false;
+}
+
+void Rendezvous::wait_for_next_attempt(Time deadline) {
+  const int over = attempt_;
+  while ((attempt_ = present_attempt()) == over) {
+    if (store_.has(key("left", 0))) throw comm::CommError("the job has ended before this launcher could join it.");
+    TI_CHECK(Clock::now() < deadline,
+             "the launchers at {}:{} have begun no attempt within {} s that this one could join, after a launcher with "
+             "--node-rank {} was lost. Look at the output of node 0, or raise --rdzv-timeout.",
+             options_.address, options_.port, options_.rendezvous_timeout.count(), options_.node_rank);
+    std::this_thread::sleep_for(kPollInterval);
+  }
 }
 
 void Rendezvous::adopt_and_check() {
@@ -161,9 +197,10 @@ std::vector<int> Rendezvous::missing(const std::string& name) const {
   return nodes;
 }
 
-bool Rendezvous::wait_for_all(const std::string& name, Clock::time_point deadline) const {
+bool Rendezvous::wait_for_all(const std::string& name, Time deadline) {
   while (!missing(name).empty()) {
     if (Clock::now() >= deadline) return false;
+    beat();
     std::this_thread::sleep_for(kPollInterval);
   }
   return true;

@@ -24,7 +24,7 @@ class Rendezvous {
 
   // Begins the next attempt once all nodes are here; its number, from 0. Throws Error that names the missing nodes,
   // UsageError when nodes contradict each other. A launcher that was started anew joins the attempt that the others are
-  // about to begin.
+  // about to begin: Note [Successors].
   int join();
 
   int nodes() const { return options_.nodes; }
@@ -54,10 +54,14 @@ class Rendezvous {
   std::string key(const std::string& name) const;
   std::string key(const std::string& name, int node) const;
   std::vector<int> missing(const std::string& name) const;
-  // True when all nodes have set `name` in time.
-  bool wait_for_all(const std::string& name, std::chrono::steady_clock::time_point deadline) const;
+  using Time = std::chrono::steady_clock::time_point;
+  // True when all nodes have set `name` in time. Beats meanwhile.
+  bool wait_for_all(const std::string& name, Time deadline);
   int present_attempt() const;
-  void announce();
+  // False when this node's part in the present attempt is over.
+  bool announce();
+  bool takes_over();
+  void wait_for_next_attempt(Time deadline);
   void adopt_and_check();
 
   // What a launcher says about itself.

@@ -206,7 +206,8 @@ void declare_options(CommandLine& app, Request& request) {
              "How often all ranks are started again after a failure; node 0's counts")
       .shows_default();
   app.option("--stop-code", request.stop_code,
-             "Exit code when the job was asked to stop before its end, so that a cluster manager starts it again")
+             "Exit code when the job was asked to stop before its end, and, if it is not 0, when node 0's launcher is "
+             "gone, so that a cluster manager starts it again")
       .shows_default();
   app.option("--rdzv-timeout", request.rendezvous_timeout,
              "Seconds to wait for the other nodes (default: 600, but 30 while the host of node 0 cannot be reached)");
