@@ -1,15 +1,17 @@
-"""The manifests of deploy/kubernetes against the schemas of Kubernetes, JobSet and Kubeflow Trainer, and Run:ai's submit line."""
+"""The manifests of deploy/kubernetes against the schemas of Kubernetes, JobSet, Kubeflow's training operator and Trainer, and Run:ai's submit line."""
 
+import ast
 import copy
+import importlib.metadata
+import re
 import unittest
 
 import kubeflow_trainer_api.models as schemas
 import pods
 
-# Kubeflow's training operator has no schemas in a package of its own: the members of PyTorchJob that its reference lists.
-PYTORCHJOB = {"elasticPolicy", "nprocPerNode", "pytorchReplicaSpecs", "runPolicy"}
-RUN_POLICY = {"activeDeadlineSeconds", "backoffLimit", "cleanPodPolicy", "managedBy", "schedulingPolicy", "suspend", "ttlSecondsAfterFinished"}
-REPLICA = {"replicas", "restartPolicy", "template"}
+# What their references list; the schemas know only that these are texts.
+JOBS_PODS, REPLICAS = {"Never", "OnFailure"}, {"Always", "ExitCode", "Never", "OnFailure"}
+CHOICES = {"cleanPodPolicy": {"All", "None", "Running"}, "completionMode": {"Indexed", "NonIndexed"}, "medium": {"", "Memory"}}
 # Those of the options in the reference of `runai submit-dist pytorch` that a run of ours may need.
 RUNAI_OPTIONS = {"--name", "--image", "--workers", "-g", "--large-shm", "--existing-pvc", "--command", "--backoff-limit", "--clean-pod-policy", "--annotation", "--extended-resource",
                  "--node-pools", "--project", "--run-as-user"}
@@ -35,13 +37,44 @@ def differences(value, given_back, path=""):
             yield from differences(item, given_back[index], f"{path}[{index}]")
 
 
+def model_of(name):
+    """Member -> type of a model in the wheel kubeflow-training. Its files are read and not imported, which would take the client of a cluster."""
+    file = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    source = importlib.metadata.distribution("kubeflow-training").locate_file(f"kubeflow/training/models/{file}.py").read_text()
+    tables = {node.targets[0].id: ast.literal_eval(node.value) for node in ast.walk(ast.parse(source))
+              if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in ("openapi_types", "attribute_map")}
+    return {tables["attribute_map"][member]: kind for member, kind in tables["openapi_types"].items()}
+
+
+def check_member(kind, value, path):
+    """A value against a type of the wheel kubeflow-training."""
+    if several := re.fullmatch(r"(?:dict\(str, |list\[)(\w+)[)\]]", kind):
+        assert isinstance(value, dict if kind.startswith("dict") else list), f"{path} is no {kind}"
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            check_member(several[1], item, f"{path}.{key}")
+    elif kind in ("str", "int", "bool"):
+        assert type(value).__name__ == kind, f"{path} is no {kind}"
+    elif kind.startswith("KubeflowOrg"):
+        members = model_of(kind)
+        for name, item in value.items():
+            assert name in members, f"{path}.{name} is not in the schema of {kind}"
+            check_member(members[name], item, f"{path}.{name}")
+    else:
+        check({"V1ObjectMeta": schemas.IoK8sApimachineryPkgApisMetaV1ObjectMeta, "V1PodTemplateSpec": schemas.IoK8sApiCoreV1PodTemplateSpec}[kind], value)
+
+
 def check_pytorchjob(job):
-    assert set(job) == {"apiVersion", "kind", "metadata", "spec"} and job["apiVersion"] == "kubeflow.org/v1", job
-    assert set(job["spec"]) <= PYTORCHJOB and set(job["spec"].get("runPolicy", {})) <= RUN_POLICY, job["spec"]
-    assert job["spec"]["runPolicy"]["cleanPodPolicy"] in ("Running", "All", "None")
-    for replica in job["spec"]["pytorchReplicaSpecs"].values():
-        assert set(replica) <= REPLICA and replica["restartPolicy"] in ("Always", "OnFailure", "Never", "ExitCode"), replica
-        check(schemas.IoK8sApiCoreV1PodTemplateSpec, replica["template"])
+    assert job["apiVersion"] == "kubeflow.org/v1", job
+    check_member("KubeflowOrgV1PyTorchJob", job, "")
+    assert set(job["spec"]["pytorchReplicaSpecs"]) == {"Master", "Worker"}, job
+
+
+def check_choices(value, restarts, path=""):
+    """Words of which a cluster knows only some; `restarts`: those of restartPolicy."""
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        allowed = restarts if key == "restartPolicy" else CHOICES.get(key)
+        assert allowed is None or item in allowed, f"{path}.{key} is {item}, which is none of {sorted(allowed)}"
+        check_choices(item, restarts, f"{path}.{key}")
 
 
 CHECKS = {
@@ -73,6 +106,7 @@ class ManifestsTest(unittest.TestCase):
             for document in documents:
                 with self.subTest(f"{name} {document['kind']}"):
                     kinds[document["kind"]](document)
+                    check_choices(document, REPLICAS if document["kind"] == "PyTorchJob" else JOBS_PODS)
 
     def test_the_check_finds_a_misspelt_member_and_a_wrong_type(self):
         job = pods.read_manifest("job.yaml")[1]
@@ -84,6 +118,20 @@ class ManifestsTest(unittest.TestCase):
         job["spec"]["completions"] = "four"
         with self.assertRaisesRegex(ValueError, "completions"):
             check(schemas.IoK8sApiBatchV1Job, job)
+        job["spec"]["template"]["spec"]["restartPolicy"] = "Always"  # which only a Deployment may have
+        with self.assertRaisesRegex(AssertionError, r"\.spec\.template\.spec\.restartPolicy is Always, which is none of \['Never', 'OnFailure'\]"):
+            check_choices(job, JOBS_PODS)
+
+    def test_the_check_of_a_pytorchjob_finds_the_same(self):
+        for change, message in ((lambda spec: spec["runPolicy"].update(cleanPods="All"), r"\.spec\.runPolicy\.cleanPods is not in the schema"),
+                                (lambda spec: spec["pytorchReplicaSpecs"]["Worker"].update(replicas="3"), r"\.Worker\.replicas is no int"),
+                                (lambda spec: spec["pytorchReplicaSpecs"]["Worker"]["template"]["spec"].update(graceSeconds=3), r"\.spec\.graceSeconds"),
+                                (lambda spec: spec["pytorchReplicaSpecs"]["Worker"].update(restartPolicy="Sometimes"), r"restartPolicy is Sometimes")):
+            job = copy.deepcopy(pods.read_manifest("pytorchjob.yaml")[0])
+            change(job["spec"])
+            with self.assertRaisesRegex(AssertionError, message):
+                check_pytorchjob(job)
+                check_choices(job, REPLICAS)
 
     def test_the_service_of_the_plain_job_is_its_pods_domain(self):
         service, job = pods.read_manifest("job.yaml")
