@@ -10,6 +10,7 @@ import collections
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 
 CAP_SYS_ADMIN = 21
@@ -29,6 +30,14 @@ def has_slurm():
     return all(shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") for name in ("munged", "slurmctld", "slurmd", "srun"))
 
 
+def has_namespaces():
+    """Whether hosts of their own can be made, as tests/cluster/two_hosts.py does."""
+    try:
+        return subprocess.run(["unshare", "--net", "ip", "link", "add", "one", "type", "veth", "peer", "name", "two"], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
 def installs_chromium():
     """Whether tools/setup.sh does: packages.txt has one for Debian."""
     release = pathlib.Path("/etc/os-release")
@@ -42,6 +51,7 @@ ALLOWED = {
     "file systems cannot be mounted here": lambda: not may_mount(),
     "no chromium": lambda: not installs_chromium(),
     "HIP cannot compile here": lambda: not (shutil.which("clang++-19") and pathlib.Path("/usr/include/hip/hip_runtime.h").exists()),
+    "network namespaces cannot be made here": lambda: not has_namespaces(),
     "SLURM cannot run here": lambda: os.geteuid() != 0 or not has_slurm(),
 }
 

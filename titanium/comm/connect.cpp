@@ -83,7 +83,9 @@ JobWorld::JobWorld(const ConnectOptions& options) : options_(options) {
   context_ = std::make_shared<GroupContext>(deadline);
   store_ = std::make_unique<JobStore>(options_.environment, deadline);
   hold_lifeline();
-  network_ = std::make_unique<GlooNetwork>();
+  // The host name need not stand for the network between the nodes; what reaches rank 0 does.
+  const bool several = reach_of(options_.environment) == Reach::kOtherMachines;
+  network_ = std::make_unique<GlooNetwork>(several ? address_towards(options_.environment.master_addr) : "");
   log_debug("rank {} on {} uses {}", rank(), host_name(), network_->description());
 }
 
@@ -120,8 +122,10 @@ void JobWorld::hold_lifeline() {
         rank(), environment.master_addr, environment.master_port));
   }
   // Rank 0 lives at the master's address, unless an agent elsewhere hosts the store.
+  const Patience patience{deadline.timeout,
+                          std::min<std::chrono::milliseconds>(deadline.timeout, Patience::kUsualForHost)};
   lifeline_ = std::make_shared<Lifeline>(rank(), std::vector<std::string>{environment.master_addr, host}, port, secret,
-                                         deadline.timeout, options_.on_peer_failure);
+                                         patience, options_.on_peer_failure);
   context_->set_lifeline(lifeline_);
   store_->meet("connected", "", all_ranks(), deadline);
 }

@@ -227,11 +227,15 @@ struct GlooNetwork::Devices {
   std::vector<std::shared_ptr<::gloo::transport::Device>> all;
 };
 
-GlooNetwork::GlooNetwork() : devices_(std::make_unique<Devices>()) {
+GlooNetwork::GlooNetwork(const std::string& address) : devices_(std::make_unique<Devices>()) {
+  const char* interfaces = std::getenv("GLOO_SOCKET_IFNAME");
   try {
-    devices_->all = c10d::ProcessGroupGloo::Options::create_default()->devices;
+    if (address.empty() || (interfaces != nullptr && *interfaces != '\0')) {
+      devices_->all = c10d::ProcessGroupGloo::Options::create_default()->devices;
+    } else {
+      devices_->all = {c10d::ProcessGroupGloo::createDeviceForHostname(address, c10d::getDefaultGlooLazyInit())};
+    }
   } catch (const std::exception& error) {
-    const char* interfaces = std::getenv("GLOO_SOCKET_IFNAME");
     throw CommError(fmt::format("Gloo finds no network interface (GLOO_SOCKET_IFNAME is {}): {}",
                                 interfaces ? interfaces : "not set", message_of(error)));
   }

@@ -5,12 +5,13 @@
 
 namespace titanium::comm {
 
-// The network device of this process, which all its groups share. As PyTorch chooses it: GLOO_SOCKET_IFNAME names the
-// interfaces, else the address that the host name stands for, else loopback.
+// The network device of this process, which all its groups share: of the interfaces that GLOO_SOCKET_IFNAME names, else
+// at the given address, else as PyTorch chooses it: at the address that the host name stands for, else at loopback.
 class GlooNetwork {
  public:
-  // Throws Error when an interface that GLOO_SOCKET_IFNAME names does not exist.
-  GlooNetwork();
+  // `address` is one of this machine's; empty: none is known to be better than the host name's. Throws CommError when
+  // an interface that GLOO_SOCKET_IFNAME names does not exist.
+  explicit GlooNetwork(const std::string& address);
   ~GlooNetwork();
 
   // "tcp, iface=eth0, addr=[10.0.0.1]", of each device.

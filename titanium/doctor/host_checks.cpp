@@ -119,13 +119,13 @@ Finding judge_shared_memory(uint64_t free_bytes, uint64_t bytes, int local_ranks
   return finding;
 }
 
-Finding check_name(const std::string& name, const std::string& what, bool several_machines) {
+Finding check_name(const std::string& name, const std::string& what, bool several_machines, bool needed) {
   std::string cause;
   bool loopback = false;
   const std::string address = resolve(name, cause, loopback);
   Finding finding{.check = "name resolution", .fact = fmt::format("{} {} is {}", what, name, address)};
   if (address.empty()) {
-    finding.severity = several_machines ? Severity::kError : Severity::kWarning;
+    finding.severity = needed ? Severity::kError : Severity::kWarning;
     finding.fact = fmt::format("{} {} cannot be resolved ({})", what, name, cause);
     finding.remedy = "Add it to DNS or /etc/hosts on all nodes, or use an IP address.";
   } else if (loopback && several_machines) {
@@ -150,8 +150,8 @@ std::vector<Finding> check_host(const comm::Environment& environment) {
                                            static_cast<uint64_t>(room.f_blocks) * room.f_frsize,
                                            environment.local_world_size));
   }
-  findings.push_back(check_name(host_name(), "this machine's name", false));
-  if (several) findings.push_back(check_name(environment.master_addr, "rank 0's host", true));
+  findings.push_back(check_name(host_name(), "this machine's name", several, false));
+  if (several) findings.push_back(check_name(environment.master_addr, "rank 0's host", true, true));
   return findings;
 }
 

@@ -23,9 +23,9 @@ Finding judge_locked_memory(uint64_t limit, bool has_rdma);
 // access.
 Finding judge_shared_memory(uint64_t free_bytes, uint64_t bytes, int local_ranks);
 
-// Whether `name`, which the machine or the job uses for `what`, can be resolved. Loopback is right for a job of one
-// machine alone.
-Finding check_name(const std::string& name, const std::string& what, bool several_machines);
+// Whether `name`, which the machine or the job uses for `what`, can be resolved: an error otherwise if it is `needed`.
+// Loopback is right for a job of one machine alone.
+Finding check_name(const std::string& name, const std::string& what, bool several_machines, bool needed);
 
 // All of the above for this process, and its cores. What belongs to the node is looked at by local rank 0.
 std::vector<Finding> check_host(const comm::Environment& environment);

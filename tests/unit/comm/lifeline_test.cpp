@@ -38,7 +38,8 @@ class Rank {
  public:
   Rank(int rank, int port, const std::string& secret = "secret", milliseconds timeout = kLong)
       : heard_(news_.get_future()),
-        lifeline_(rank, {"127.0.0.1"}, port, secret, timeout, [this](std::string news) { news_.set_value(news); }) {}
+        lifeline_(rank, {"127.0.0.1"}, port, secret, {timeout, timeout},
+                  [this](std::string news) { news_.set_value(news); }) {}
 
   std::string wait() { return heard_.wait_for(kLong) == std::future_status::ready ? heard_.get() : "nothing"; }
   bool heard() { return heard_.wait_for(kQuiet) == std::future_status::ready; }
@@ -58,7 +59,7 @@ class ProcessRank {
     if (::pipe(ends) != 0) ::abort();
     pid_ = ::fork();
     if (pid_ == 0) {
-      const Lifeline lifeline(rank, {"127.0.0.1"}, port, "secret", kLong, nullptr);
+      const Lifeline lifeline(rank, {"127.0.0.1"}, port, "secret", {kLong, kLong}, nullptr);
       if (::write(ends[1], "c", 1) != 1) ::_exit(1);
       ::pause();
       ::_exit(0);
@@ -152,7 +153,7 @@ TEST(Secret, IsRandomAndItsFingerprintIsItsSha1) {
 TEST(Lifeline, StrangersAreTurnedAway) {
   LifelineHub hub({fingerprint_of("zero"), fingerprint_of("one")}, loopback());
   const auto connect = [&](int rank, const std::string& secret) {
-    const Lifeline lifeline(rank, {"127.0.0.1"}, hub.port(), secret, milliseconds(1), nullptr);
+    const Lifeline lifeline(rank, {"127.0.0.1"}, hub.port(), secret, {milliseconds(1), milliseconds(1)}, nullptr);
   };
   EXPECT_THROW(connect(1, "guess"), Error);
   EXPECT_THROW(connect(1, fingerprint_of("one")), Error);
@@ -258,7 +259,7 @@ TEST(Lifeline, ThePortIsClosedWhenAllRanksAreThere) {
 
 TEST(Lifeline, AHandlerThatThrowsEndsNoThread) {
   LifelineHub hub(fingerprints(2), loopback());
-  Lifeline zero(0, {"127.0.0.1"}, hub.port(), "secret", kLong,
+  Lifeline zero(0, {"127.0.0.1"}, hub.port(), "secret", {kLong, kLong},
                 [](const std::string&) { throw Error("in the handler"); });
   Rank one(1, hub.port());
   one->report_failure("x");
@@ -274,7 +275,23 @@ TEST(Lifeline, ALongReasonIsCut) {
 
 TEST(Lifeline, TriesAllHosts) {
   LifelineHub hub(fingerprints(1), loopback());
-  const Lifeline lifeline(0, {"255.255.255.255", "127.0.0.1"}, hub.port(), "secret", kLong, nullptr);
+  const Lifeline lifeline(0, {"255.255.255.255", "127.0.0.1"}, hub.port(), "secret", {kLong, kLong}, nullptr);
+}
+
+TEST(Lifeline, AHostThatCannotBeReachedIsNotWaitedForAsLongAsABusyOne) {
+  try {
+    const Lifeline lifeline(3, {"no-such-host.invalid"}, 29500, "secret", {milliseconds(600'000), milliseconds(300)},
+                            nullptr);
+    FAIL() << "connected";
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_TRUE(
+        message.starts_with("rank 3 cannot reach rank 0 within 0.3 s: cannot connect to no-such-host.invalid:29500: "
+                            "the host name cannot be resolved ("))
+        << message;
+    EXPECT_TRUE(
+        message.ends_with("Check the network and its firewalls: rank 0 listens at a free port besides MASTER_PORT."));
+  }
 }
 
 TEST(Lifeline, ServesManyRanks) {

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <cstdlib>
 #include <iterator>
 #include <sstream>
 #include <thread>
 
 #include "titanium/comm/connect.h"
 #include "titanium/comm/error.h"
+#include "titanium/comm/gloo.h"
 #include "titanium/comm/rendezvous/job_store.h"
 #include "titanium/comm/rendezvous/lifeline.h"
 #include "titanium/comm/rendezvous/secret.h"
@@ -131,6 +133,20 @@ TEST(Socket, ANameThatMeansLoopbackHereIsOpenToPeersElsewhere) {
   EXPECT_EQ(listen_towards("127.0.0.2", Reach::kThisMachine).address, "127.0.0.2");
 }
 
+TEST(Socket, KnowsItsAddressTowardsAHostButNotBehindANameOfLoopback) {
+  EXPECT_TRUE(address_towards("127.0.0.2").starts_with("127.0.0.")) << address_towards("127.0.0.2");
+  EXPECT_EQ(address_towards("localhost"), "");
+  EXPECT_EQ(address_towards("no-such-host.invalid"), "");
+}
+
+TEST(Gloo, ListensAtTheGivenAddressUnlessTheUserNamesAnInterface) {
+  EXPECT_NE(GlooNetwork("127.0.0.3").description().find("addr=[127.0.0.3]"), std::string::npos);
+  ASSERT_EQ(::setenv("GLOO_SOCKET_IFNAME", "lo", 1), 0);
+  const std::string chosen = GlooNetwork("127.0.0.3").description();
+  ::unsetenv("GLOO_SOCKET_IFNAME");
+  EXPECT_NE(chosen.find("addr=[127.0.0.1]"), std::string::npos) << chosen;
+}
+
 // Note [Strangers] in lifeline.h. Rank 1 is played by hand.
 TEST(Connect, NothingInTheStoreOpensThePortOfRank0) {
   ConnectOptions options;
@@ -147,7 +163,8 @@ TEST(Connect, NothingInTheStoreOpensThePortOfRank0) {
   const std::vector<std::string> words{std::istream_iterator<std::string>(published), {}};
   ASSERT_EQ(words.size(), 2U);
   const auto hello = [&](const std::string& secret, milliseconds timeout) {
-    return std::make_unique<Lifeline>(1, std::vector{words[1]}, std::stoi(words[0]), secret, timeout, nullptr);
+    return std::make_unique<Lifeline>(1, std::vector{words[1]}, std::stoi(words[0]), secret, Patience{timeout, timeout},
+                                      nullptr);
   };
   for (const std::string& known : {store.get("arrived/0", deadline), store.get("arrived/1", deadline)})
     EXPECT_THROW(hello(known, milliseconds(1)), Error);

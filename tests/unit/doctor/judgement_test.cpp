@@ -35,9 +35,11 @@ TEST(HostJudgement, ContainersDefaultSharedMemoryIsTooSmallForEightRanks) {
 }
 
 TEST(HostJudgement, UnknownNamesAreErrorsWhereOthersNeedThem) {
-  EXPECT_EQ(check_name("127.0.0.1", "rank 0's host", false).severity, Severity::kFine);
-  EXPECT_EQ(check_name("127.0.0.1", "rank 0's host", true).severity, Severity::kWarning);
-  const Finding finding = check_name("no-such-host.invalid", "rank 0's host", true);
+  EXPECT_EQ(check_name("127.0.0.1", "rank 0's host", false, true).severity, Severity::kFine);
+  EXPECT_EQ(check_name("127.0.0.1", "rank 0's host", true, true).severity, Severity::kWarning);
+  EXPECT_EQ(check_name("127.0.0.1", "this machine's name", true, false).severity, Severity::kWarning);
+  EXPECT_EQ(check_name("no-such-host.invalid", "this machine's name", true, false).severity, Severity::kWarning);
+  const Finding finding = check_name("no-such-host.invalid", "rank 0's host", true, true);
   EXPECT_EQ(finding.severity, Severity::kError);
   EXPECT_TRUE(finding.fact.starts_with("rank 0's host no-such-host.invalid cannot be resolved ("));
 }

@@ -9,6 +9,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/comm/group_context.h"
 #include "titanium/comm/rendezvous/secret.h"
 
 // The protocol, in lines of text. To the hub: `hello <rank> <secret>`, then `failed <reason>`, then `bye`. From the
@@ -202,25 +203,34 @@ size_t LifelineHub::strangers() const {
 }
 
 Lifeline::Lifeline(int rank, const std::vector<std::string>& hosts, int port, const std::string& secret,
-                   milliseconds timeout, std::function<void(std::string)> on_failure)
+                   const Patience& patience, std::function<void(std::string)> on_failure)
     : on_failure_(std::move(on_failure)) {
-  const auto deadline = Clock::now() + timeout;
+  const auto begin = Clock::now();
+  auto host_lost = begin;
   const std::string hello = fmt::format("{}{} {}", kHello, rank, secret);
-  std::string cause;
   for (;;) {
+    std::string cause;
+    bool connected = false;
     for (const std::string& host : hosts)
-      if (!socket_) socket_ = greet(host, port, hello, cause);
-    if (socket_ || Clock::now() >= deadline) break;
+      if (!socket_) socket_ = greet(host, port, hello, cause, connected);
+    if (socket_) break;
+    const auto now = Clock::now();
+    if (connected) host_lost = now;
+    TI_CHECK(
+        now - begin < patience.for_start && now - host_lost < patience.for_host,
+        "rank {} cannot reach rank 0 within {} s: {}. Check the network and its firewalls: rank 0 listens at a free "
+        "port besides MASTER_PORT.",
+        rank, seconds_text(connected ? patience.for_start : std::min(patience.for_start, patience.for_host)), cause);
     std::this_thread::sleep_for(milliseconds(100));
   }
-  TI_CHECK(socket_, "rank {} cannot reach rank 0: {}.", rank, cause);
   thread_ = std::thread([this] { watch(); });
 }
 
 std::optional<LineSocket> Lifeline::greet(const std::string& host, int port, const std::string& hello,
-                                          std::string& cause) const {
+                                          std::string& cause, bool& connected) const {
   try {
     LineSocket socket(connect_to(host, port, kConnectTime));
+    connected = true;
     socket.send(hello);
     const auto deadline = Clock::now() + kGreetingTime;
     std::string answer;

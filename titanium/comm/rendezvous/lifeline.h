@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "titanium/comm/rendezvous/socket.h"
+#include "titanium/comm/rendezvous/store_search.h"
 
 namespace titanium::comm {
 
@@ -93,9 +94,9 @@ class Lifeline {
  public:
   // Connects to the one of `hosts` where the hub answers, which knows the fingerprint of `secret`. `on_failure` is
   // called at most once, on the thread that watches, with "rank 3 died" or "rank 3 failed: ...". Throws Error when no
-  // hub answers in time.
+  // hub answers in time: a host that cannot be connected to is given up earlier, since the hub listens before.
   Lifeline(int rank, const std::vector<std::string>& hosts, int port, const std::string& secret,
-           std::chrono::milliseconds timeout, std::function<void(std::string)> on_failure);
+           const Patience& patience, std::function<void(std::string)> on_failure);
   // Says goodbye. `on_failure` is not called afterwards; it may not destroy the Lifeline itself.
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
@@ -109,8 +110,8 @@ class Lifeline {
 
  private:
   // Empty when `host` is not the one; `cause` says why.
-  std::optional<LineSocket> greet(const std::string& host, int port, const std::string& hello,
-                                  std::string& cause) const;
+  std::optional<LineSocket> greet(const std::string& host, int port, const std::string& hello, std::string& cause,
+                                  bool& connected) const;
   void watch();
   void tell(const std::string& news);
 

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <future>
 #include <memory>
+#include <optional>
 #include <thread>
 
 namespace titanium::comm {
@@ -121,17 +122,27 @@ FileDescriptor open_everywhere(int port) {
   return open_listener(AF_INET, reinterpret_cast<const sockaddr*>(&four), sizeof four);
 }
 
-// At the address that this machine would send from to reach `target`: UDP's connect chooses it and sends nothing.
-FileDescriptor open_towards(const addrinfo& target) {
+struct OwnAddress {
+  sockaddr_storage bytes{};
+  socklen_t size = sizeof bytes;
+
+  sockaddr* generic() { return reinterpret_cast<sockaddr*>(&bytes); }
+};
+
+// That from which this machine would send to `target`, with port 0: UDP's connect chooses it and sends nothing.
+std::optional<OwnAddress> own_address(const addrinfo& target) {
   const FileDescriptor probe(::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage own{};
-  socklen_t size = sizeof own;
-  auto* generic = reinterpret_cast<sockaddr*>(&own);
-  if (!probe.valid() || ::connect(probe.get(), target.ai_addr, target.ai_addrlen) != 0) return {};
-  if (::getsockname(probe.get(), generic, &size) != 0) return {};
-  (target.ai_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(own).sin6_port
-                                : reinterpret_cast<sockaddr_in&>(own).sin_port) = 0;
-  return open_listener(target.ai_family, generic, size);
+  OwnAddress own;
+  if (!probe.valid() || ::connect(probe.get(), target.ai_addr, target.ai_addrlen) != 0) return std::nullopt;
+  if (::getsockname(probe.get(), own.generic(), &own.size) != 0) return std::nullopt;
+  (target.ai_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(own.bytes).sin6_port
+                                : reinterpret_cast<sockaddr_in&>(own.bytes).sin_port) = 0;
+  return own;
+}
+
+FileDescriptor open_towards(const addrinfo& target) {
+  std::optional<OwnAddress> own = own_address(target);
+  return own ? open_listener(target.ai_family, own->generic(), own->size) : FileDescriptor();
 }
 
 Listener describe(FileDescriptor socket, bool everywhere) {
@@ -168,6 +179,21 @@ Listener listen_at(const std::string& host, int port, Reach reach) {
 }
 
 Listener listen_towards(const std::string& host, Reach reach) { return listen_at(host, 0, reach, /*here=*/false); }
+
+std::string address_towards(const std::string& host) {
+  constexpr int kAnyPort = 9;  // nothing is sent
+  constexpr std::chrono::seconds kLongest(30);
+  const Resolution found = resolve(host, kAnyPort, kLongest);
+  const bool is_name = look_up(host, kAnyPort, AI_NUMERICHOST).error != 0;
+  for (const addrinfo* address = found.addresses.get(); address != nullptr; address = address->ai_next) {
+    if (is_name && is_loopback(*address)) return "";
+    std::optional<OwnAddress> own = own_address(*address);
+    char text[NI_MAXHOST] = "";
+    if (own && ::getnameinfo(own->generic(), own->size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+      return text;
+  }
+  return "";
+}
 
 FileDescriptor accept_connection(const FileDescriptor& listener) {
   FileDescriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

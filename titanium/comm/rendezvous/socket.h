@@ -29,6 +29,9 @@ enum class Reach {
 Listener listen_at(const std::string& host, int port, Reach reach);
 // The same at a free port, but where `host` is another machine, at the address from which this one reaches it.
 Listener listen_towards(const std::string& host, Reach reach);
+// The numeric address from which this machine reaches `host`, which may be itself. Empty where that is not known:
+// `host` cannot be resolved or reached, or is a name that means loopback here.
+std::string address_towards(const std::string& host);
 
 // The next connection, or an invalid descriptor when there is none or errno says why.
 FileDescriptor accept_connection(const FileDescriptor& listener);
