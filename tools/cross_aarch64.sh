@@ -9,6 +9,8 @@
 #   cuda, or the name of a kernel file      compiles all kernels, or this one, for compute capability 10.0 with NVIDIA's compiler for aarch64
 #   all                                     the default, titanium and cuda
 #
+# A step that fails does not keep the others from being tried. Every step says how long it took, and the last line names those that failed.
+#
 #   TITANIUM                                the program of this machine whose losses are compared (default: build/titanium)
 #   TITANIUM_AARCH64_DIR                    where Debian's arm64 packages and the wheels are kept (default: ~/.cache/titanium/aarch64)
 #   JOBS                                    compilers at a time (default: all cores)
@@ -25,7 +27,7 @@ without_torch=(unit_base unit_config unit_kernels unit_schedule unit_remote unit
 
 # Debian's packages of arm64 in a state of apt of its own, so that the machine's stays as it is. Only unpacked, never installed.
 fetch_packages() {
-  local state=$kept/apt apt packages package
+  local state=$kept/apt apt packages package curl
   mapfile -t packages < <({ group "$packages_file" program; group "$packages_file" test; } | grep -e '-dev$' | grep -v -e libamdhip64 -e libclang)
   packages+=(libbenchmark1debian)
   [ "$(cat "$root/.complete" 2>/dev/null)" = "${packages[*]}" ] && return
@@ -37,6 +39,12 @@ fetch_packages() {
   apt-get "${apt[@]}" update >&2
   (cd "$state/archives" && apt-get "${apt[@]}" download "${packages[@]}" >&2)
   for package in "$state"/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
+  # The program loads libcurl when there is an address. It comes with all that it needs, but for what the cross-compiler has.
+  mapfile -t curl < <(apt-get "${apt[@]}" -s --no-install-recommends install libcurl4 | sed -n 's/^Inst \([^ ]*\) .*/\1/p' |
+    grep -v -x -e 'libc6' -e 'libgcc-s1' -e 'gcc-[0-9]*-base' -e 'libcrypt1' -e 'debconf' -e 'perl-base' -e 'libc-bin')
+  mkdir -p "$state/curl"
+  (cd "$state/curl" && apt-get "${apt[@]}" download libcurl4 "${curl[@]}" >&2)
+  for package in "$state"/curl/*.deb; do dpkg-deb -x "$package" "$kept/curl"; done
   echo "${packages[*]}" >"$root/.complete"
 }
 
@@ -58,14 +66,14 @@ fetch_wheels() {
 
 run_aarch64() {
   local libraries
-  libraries=$(printf '%s:' "$kept"/wheel/torch/lib "$kept"/wheel/nvidia/*/lib)
+  libraries=$(printf '%s:' "$kept"/wheel/torch/lib "$kept"/wheel/nvidia/*/lib "$kept"/curl{/usr,}/lib/aarch64-linux-gnu)
   qemu-aarch64-static -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$libraries" "$@"
 }
 
 losses() { python3 -c 'import json, sys; print(*[json.loads(line)["loss"] for line in open(sys.argv[1])])' "$1/metrics.jsonl"; }
 
 compare_steps() {
-  local scratch options here=${TITANIUM:-build/titanium}
+  local scratch options status=0 here=${TITANIUM:-build/titanium}
   [ -x "$here" ] || fail "there is no $here to compare with: build it, or name another program by TITANIUM"
   scratch=$(mktemp -d)
   options=(--job.config_file configs/llama3/debug_model_cpu.toml --training.steps 3 --training.seq_len 32 --training.local_batch_size 2
@@ -74,7 +82,7 @@ compare_steps() {
   OMP_NUM_THREADS=1 run_aarch64 "$build/titanium" train "${options[@]}" --job.dump_folder "$scratch/there" >"$scratch/there.log" 2>&1 || { tail -3 "$scratch/there.log"; return 1; }
   echo "x86_64  $(losses "$scratch/here")"
   echo "aarch64 $(losses "$scratch/there")"
-  python3 - $(losses "$scratch/here") $(losses "$scratch/there") <<'PY'
+  python3 - $(losses "$scratch/here") $(losses "$scratch/there") <<'PY' || status=1
 import sys
 values = [float(word) for word in sys.argv[1:]]
 here, there = values[:3], values[3:]
@@ -83,6 +91,7 @@ print(f"losses differ by at most {worst:.1e}")
 sys.exit(worst > 1e-6)
 PY
   rm -rf "$scratch"
+  return "$status"
 }
 
 # NVIDIA's compiler of the aarch64 wheels. It starts its parts by name, so each of them becomes a script that starts it under qemu; the host's compiler is the
@@ -124,7 +133,24 @@ build_targets() {
   # The cross-compiler finds its own linker alone.
   cmake -G Ninja -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DTITANIUM_AARCH64_ROOT="$root" \
     -DTITANIUM_TORCH_DIR="$kept/wheel/torch" -DTITANIUM_NVCC= -DMOLD=OFF -DTITANIUM_PYTHON="$(deps_dir)/bin/python" >"$kept/cmake.log" || { tail -5 "$kept/cmake.log"; exit 1; }
-  ninja -C "$build" -j "$jobs" "$@"
+  ninja -C "$build" -j "$jobs" -k 0 "$@"
+}
+
+failed=()
+# Runs the rest of the words as the step $1.
+step() {
+  local name=$1 begin=$SECONDS status
+  shift
+  set +e
+  (set -e; "$@")
+  status=$?
+  set -e
+  if [ "$status" -eq 0 ]; then
+    echo "$name: $((SECONDS - begin)) s"
+  else
+    failed+=("$name")
+    echo "$name: failed after $((SECONDS - begin)) s"
+  fi
 }
 
 compiled=()
@@ -148,9 +174,13 @@ add_target() {
 for target in "$@"; do add_target "$target"; done
 
 install_packages g++-aarch64-linux-gnu qemu-user-static
-fetch_wheels wheel program arrow
-[ ${#compiled[@]} -eq 0 ] || build_targets "${compiled[@]}"
+step "wheels" fetch_wheels wheel program arrow
+[ ${#compiled[@]} -eq 0 ] || step "build of ${compiled[*]}" build_targets "${compiled[@]}"
 for target in "${compiled[@]}"; do
-  if [ "$target" = titanium ]; then compare_steps; else run_aarch64 "$build/$target" --gtest_brief=1; fi
+  if [ "$target" = titanium ]; then step "three steps" compare_steps; else step "$target" run_aarch64 "$build/$target" --gtest_brief=1; fi
 done
-[ ${#cuda[@]} -eq 0 ] || compile_kernels "${cuda[@]}"
+[ ${#cuda[@]} -eq 0 ] || step "kernels" compile_kernels "${cuda[@]}"
+if [ ${#failed[@]} -gt 0 ]; then
+  names=$(printf ', %s' "${failed[@]}")
+  fail "these steps failed: ${names:2}"
+fi

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import subprocess
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -32,6 +33,25 @@ class Aarch64Test(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr, "[setup] error: nonsense is no target. Name unit_<layer>, titanium, cuda, all, or a kernel of titanium/kernels/cuda "
                                       "without its ending\n")
+
+    def test_a_failed_step_does_not_keep_the_others_from_being_tried(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kept, programs = pathlib.Path(folder) / "kept", pathlib.Path(folder) / "programs"
+            for path in (kept / "wheel", programs):
+                path.mkdir(parents=True)
+            pins = subprocess.run(["bash", "-c", 'source tools/setup.sh; for name in program arrow; do group "$pins_file" $name; done'], cwd=ROOT,
+                                  capture_output=True, text=True, check=True).stdout
+            (kept / "wheel/.complete").write_text(pins)  # nothing is fetched, compiled or run
+            for name, text in {"dpkg-query": 'echo "ok installed"', "apt-get": "", "dpkg-deb": "", "cmake": "", "ninja": 'echo "builds $*"',
+                               "qemu-aarch64-static": 'case "$*" in *unit_base*) exit 3 ;; *) echo "runs ${@: -2}" ;; esac'}.items():
+                (programs / name).write_text(f"#!/bin/bash\n{text}\n")
+                (programs / name).chmod(0o755)
+            done = subprocess.run([SCRIPT, "unit_base", "unit_kernels"], capture_output=True, text=True,
+                                  env=os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "TITANIUM_AARCH64_DIR": str(kept), "JOBS": "2"})
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stdout, r"wheels: \d+ s\nbuilds -C build-aarch64 -j 2 -k 0 unit_base unit_kernels\nbuild of unit_base unit_kernels: \d+ s\n"
+                                      r"unit_base: failed after \d+ s\nruns build-aarch64/unit_kernels --gtest_brief=1\nunit_kernels: \d+ s\n$")
+        self.assertTrue(done.stderr.endswith("[setup] error: these steps failed: unit_base\n"), done.stderr)
 
 
 if __name__ == "__main__":
