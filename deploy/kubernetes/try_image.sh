@@ -20,4 +20,4 @@ mount -t proc proc "$root/proc" # the program finds its plug-in beside itself th
 trap 'umount "$root/proc"; rm -rf "$root"' EXIT
 chroot --userspec=1000:1000 "$root" env -i PATH=/usr/bin:/bin HOME=/tmp TITANIUM=/app/titanium LD_LIBRARY_PATH=/app/lib \
   bash -c "$(cat deploy/kubernetes/check_inside.sh)"
-echo "The image works: $(du -sh --apparent-size "$root" | cut -f1), of which /app $(du -sh "$root/app" | cut -f1)"
+echo "The image works: $(du -shx --apparent-size "$root" | cut -f1), of which /app $(du -sh "$root/app" | cut -f1)"
