@@ -33,6 +33,11 @@ def make_documents():
     return documents
 
 
+def in_hangul(text):
+    """The same number of letters, each a syllable, as json.dumps writes them in six bytes."""
+    return "".join(chr(0xAC00 + ord(letter) * 7919 % 11172) if letter.isalpha() else letter for letter in text)
+
+
 def measured(read):
     read()
     begin = time.process_time()
@@ -85,6 +90,10 @@ def main():
         lines.write_text("".join(json.dumps({"url": "https://x", "text": text}, ensure_ascii=False) + "\n" for text in documents))
         print("| file | Titanium MB/s | peer MB/s | peer |\n|---|---|---|---|")
         rows = [(lines, python_json, "Python's json")]
+        for name, texts in (("escaped.jsonl", (text.replace(" ", " \U0001f600 ", 3) for text in documents)), ("escaped_hangul.jsonl", map(in_hangul, documents))):
+            path = folder / name
+            path.write_text("".join(json.dumps({"url": "https://x", "text": text}) + "\n" for text in texts))
+            rows.append((path, python_json, "Python's json"))
         for ending, compress, reader, peer in ((".gz", lambda text: gzip.compress(text, 6), python_gzip, "Python's gzip and json"), (".zst", lambda text: pyarrow.compress(text, "zstd", asbytes=True), python_zstd, "pyarrow's zstd, Python's json")):
             path = folder / f"data.jsonl{ending}"
             path.write_bytes(compress(lines.read_bytes()))

@@ -1,89 +1,16 @@
 #include "titanium/data/document.h"
 
-// It loads whole aligned words, which may reach beyond the end but into no other page. The sanitizer does not allow
-// that.
-#if defined(__SSE2__) && !defined(__SANITIZE_ADDRESS__)
-#define RAPIDJSON_SSE2
-#endif
 #include <fmt/ranges.h>
-#include <rapidjson/reader.h>
 
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "titanium/base/printable.h"
-#include "titanium/base/utf8.h"
+#include "titanium/data/quick_json.h"
 
 namespace titanium::data {
 namespace {
-
-// Picks one string out of a JSON object while it is parsed, so that nothing else of the record is ever built. This is
-// the quick way, with RapidJSON: it knows whether a record is good, not what is wrong with it.
-class TextPicker : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, TextPicker> {
- public:
-  TextPicker(std::string_view field, std::string& text) : field_(field), text_(text) {}
-
-  bool Default() { return value(); }
-  bool String(const char* text, rapidjson::SizeType size, bool) {
-    if (!at_field_) return true;
-    text_.assign(text, size);
-    at_field_ = false;
-    has_text_ = true;  // as in Python, the last of several fields of one name counts
-    return true;
-  }
-  bool Key(const char* name, rapidjson::SizeType size, bool) {
-    at_field_ = depth_ == 1 && std::string_view(name, size) == field_;
-    return true;
-  }
-  bool StartObject() {
-    is_object_ |= depth_ == 0;
-    return open();
-  }
-  bool StartArray() { return open(); }
-  bool EndObject(rapidjson::SizeType) { return --depth_ >= 0; }
-  bool EndArray(rapidjson::SizeType) { return --depth_ >= 0; }
-
-  bool has_text() const { return is_object_ && has_text_; }
-
- private:
-  bool value() {
-    if (at_field_) has_text_ = false;
-    at_field_ = false;
-    return true;
-  }
-  bool open() {
-    value();
-    ++depth_;
-    return true;
-  }
-
-  std::string_view field_;
-  int64_t depth_ = 0;
-  bool is_object_ = false;
-  bool at_field_ = false;
-  bool has_text_ = false;
-  std::string& text_;
-};
-
-// RapidJSON lets a half of a surrogate pair pass that stands alone.
-bool has_surrogate_escape(std::string_view bytes) {
-  for (size_t at = bytes.find("\\u"); at != std::string_view::npos; at = bytes.find("\\u", at + 2)) {
-    if (at + 2 < bytes.size() && (bytes[at + 2] == 'd' || bytes[at + 2] == 'D')) return true;
-  }
-  return false;
-}
-
-// Whether `text` is the text of a record that is good beyond doubt. The bytes are followed by a zero byte, at which the
-// parser ends.
-bool quick_text(const Record& record, const std::string& field, std::string& text) {
-  if (!is_utf8(record.bytes) || has_surrogate_escape(record.bytes)) return false;
-  thread_local rapidjson::Reader reader;
-  TextPicker picker(field, text);
-  rapidjson::StringStream stream(record.bytes.begin());
-  const bool parsed = !reader.Parse<rapidjson::kParseIterativeFlag>(stream, picker).IsError();
-  return parsed && stream.Tell() == record.bytes.size() && picker.has_text();
-}
 
 // The careful way, which has the last word and says what is wrong.
 class FieldPicker : public nlohmann::json_sax<nlohmann::json> {
@@ -192,7 +119,7 @@ std::string_view document_text(const Record& record, const std::string& field, s
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
     return record.bytes.starts_with(kByteOrderMark) ? record.bytes.substr(kByteOrderMark.size()) : record.bytes;
   }
-  if (quick_text(record, field, storage)) return storage;
+  if (quick_text(record.bytes, field, storage)) return storage;
   FieldPicker picker(field);
   nlohmann::json::sax_parse(record.bytes, &picker);
   const std::string problem = picker.problem();
