@@ -14,7 +14,7 @@ import datasets
 import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
-from data_format_files import FORMATS
+from data_format_files import FORMATS, SHORT_FILES
 
 PROGRAM = os.environ["TITANIUM"]
 DRIVER = pathlib.Path(os.environ["TITANIUM_BUILD"]) / "data_formats_driver"
@@ -63,8 +63,8 @@ def read_share(path, rank, ranks, how="share", block_bytes=16384):
     return [int(word) for word in result.stdout.split()]
 
 
-def mixed(paths, striping, shuffle, layouts):
-    command = [DRIVER, "mix", striping, str(int(shuffle)), layouts, *map(str, paths)]
+def mixed(paths, striping, shuffle, layouts, steps=60):
+    command = [DRIVER, "mix", striping, str(int(shuffle)), layouts, str(steps), *map(str, paths)]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -169,6 +169,21 @@ class DataFormats(unittest.TestCase):
                 self.assertNotEqual(*orders, (paths, striping))
                 for shuffle in (False, True):
                     self.assertEqual(mixed(paths, striping, shuffle, "124"), orders[shuffle], (paths, striping, shuffle))
+
+    # 240 steps are almost two epochs of one source.
+    def test_files_of_every_format_are_dealt_by_blocks_on_every_number_of_readers_in_mixes_and_shuffles(self):
+        folder = self.folder / "short"
+        for format, files in SHORT_FILES.items():
+            (folder / format).mkdir(parents=True)
+            for name, content in files.items():
+                (folder / format / name).write_bytes(content)
+        paths = [folder / format for format in SHORT_FILES]
+        for mix in [[path] for path in paths] + [paths]:
+            orders = [mixed(mix, "blocks", shuffle, "1", 240) for shuffle in (False, True)]
+            self.assertNotEqual(*orders, mix)
+            for shuffle in (False, True):
+                for layouts in ("124", "4182"):
+                    self.assertEqual(mixed(mix, "blocks", shuffle, layouts, 240), orders[shuffle], (mix, shuffle, layouts))
 
     def test_nested_columns_nulls_and_lists_of_tokens(self):
         path = self.folder / "nested.parquet"

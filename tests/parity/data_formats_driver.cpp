@@ -4,9 +4,9 @@
 // data_formats_driver blocks PATH FIELD RANKS
 //   the same, dealt by blocks; the 60 steps are shared out among the numbers of readers in RANKS, as in 124, or 1 for a
 //   run without a stop; says into how many lanes.
-// data_formats_driver mix STRIPING SHUFFLE RANKS PATH PATH ...
-//   the samples of a mix of these, STRIPING as in training.data_striping, SHUFFLE 0 or 1, RANKS as above. With a stop,
-//   readers are closed where they can be.
+// data_formats_driver mix STRIPING SHUFFLE RANKS STEPS PATH PATH ...
+//   the samples of a mix of these, STRIPING as in training.data_striping, SHUFFLE 0 or 1, RANKS as above for STEPS
+//   steps. With a stop, readers are closed where they can be.
 // data_formats_driver share PATH FIELD RANK RANKS BYTES
 //   one reader of that many reads an epoch, dealt by blocks of that size or, with 0, by records; the number of its
 //   samples, its lanes, and the bytes that the process has read. The same with `shuffled` instead of `share`, or with
@@ -52,7 +52,7 @@ using Make = std::function<std::unique_ptr<Loader>(int64_t rank, int64_t ranks, 
 constexpr size_t kSteps = 60;  // of all layouts together
 
 // Prints the samples; gives the last state.
-LoaderState run(const Make& make, const std::vector<int64_t>& layouts) {
+LoaderState run(const Make& make, const std::vector<int64_t>& layouts, size_t steps) {
   std::optional<LoaderState> saved;
   for (const int64_t ranks : layouts) {
     std::vector<std::vector<std::string>> lines(static_cast<size_t>(ranks));
@@ -60,7 +60,7 @@ LoaderState run(const Make& make, const std::vector<int64_t>& layouts) {
     for (int64_t rank = 0; rank < ranks; ++rank) {
       const auto loader = make(rank, ranks, {.batch = 8 / ranks, .packing = {.seq_len = 100}, .num_workers = 2});
       if (saved) loader->load(*saved);
-      for (size_t step = 0; step < kSteps / layouts.size(); ++step) {
+      for (size_t step = 0; step < steps / layouts.size(); ++step) {
         const Batch batch = loader->next().value();
         for (int64_t row = 0; row < batch.batch; ++row)
           lines[static_cast<size_t>(rank)].push_back(fmt::format(
@@ -83,17 +83,18 @@ void run_one(const std::string& path, const std::string& field, StripingChoice s
     corpus.ranks = ranks;
     return std::make_unique<Loader>(corpus, encode_bytes, options);
   };
-  const LoaderState state = run(make, layouts);
+  const LoaderState state = run(make, layouts, kSteps);
   if (striping != StripingChoice::kRecords) fmt::print("{} lanes\n", state.sources[0].striping.lanes);
 }
 
 void run_mix(const std::vector<std::string>& paths, StripingChoice striping, bool shuffle,
-             const std::vector<int64_t>& layouts) {
+             const std::vector<int64_t>& layouts, size_t steps) {
   const auto make = [&](int64_t rank, int64_t ranks, const LoaderOptions& options) {
     std::vector<MixEntry> entries;
     for (const std::string& path : paths) {
       CorpusOptions corpus = corpus_of(path, "text", striping);
       corpus.name = path;
+      corpus.block_bytes = 1 << 10;
       corpus.rank = rank;
       corpus.ranks = ranks;
       corpus.in_mix = true;
@@ -105,7 +106,7 @@ void run_mix(const std::vector<std::string>& paths, StripingChoice striping, boo
     const std::vector<MixturePiece> weights = {{.first = 0, .weights = std::vector<double>(paths.size(), 1.0)}};
     return std::make_unique<Loader>(entries, weights, encode_bytes, options);
   };
-  run(make, layouts);
+  run(make, layouts, steps);
 }
 
 std::vector<int64_t> layouts_of(const std::string& digits) {
@@ -187,8 +188,9 @@ int main(int argc, char** argv) {
   try {
     using namespace titanium::data;
     const std::vector<std::string> given(argv + 1, argv + argc);
-    if (given.size() > 4 && given[0] == "mix") {
-      run_mix({given.begin() + 4, given.end()}, striping_choice(given[1]), given[2] == "1", layouts_of(given[3]));
+    if (given.size() > 5 && given[0] == "mix") {
+      run_mix({given.begin() + 5, given.end()}, striping_choice(given[1]), given[2] == "1", layouts_of(given[3]),
+              std::stoull(given[4]));
       return 0;
     }
     if (argc == 7) read_share(given);

@@ -18,6 +18,9 @@ TOKENS = [numpy.array([RNG.randrange(1, 250) for _ in range(RNG.randrange(1, 900
 ALL_TOKENS = numpy.concatenate(TOKENS)
 
 
+SHORT = [f"short {i} " + "ö" * RNG.randrange(0, 60) for i in range(1500)]  # few bytes, so that a test comes to the end of an epoch
+
+
 def parquet():
     noise = [RNG.randbytes(3000) for _ in DOCUMENTS]  # a column that nobody wants, 4.5 MB that do not compress
     out = io.BytesIO()
@@ -25,33 +28,39 @@ def parquet():
     return out.getvalue()
 
 
-def arrow(new):
+def small_groups(texts):
     out = io.BytesIO()
-    table = pyarrow.table({"text": DOCUMENTS, "n": range(len(DOCUMENTS))})
-    with new(out, table.schema) as writer:
-        writer.write_table(table, max_chunksize=400)
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), out, row_group_size=12)
     return out.getvalue()
 
 
-def megatron_index():
-    lengths = numpy.array([len(tokens) for tokens in TOKENS], dtype=numpy.int32)
+def arrow(new, texts=DOCUMENTS, rows=400):
+    out = io.BytesIO()
+    table = pyarrow.table({"text": texts, "n": range(len(texts))})
+    with new(out, table.schema) as writer:
+        writer.write_table(table, max_chunksize=rows)
+    return out.getvalue()
+
+
+def megatron_index(documents=TOKENS):
+    lengths = numpy.array([len(tokens) for tokens in documents], dtype=numpy.int32)
     places = numpy.concatenate([[0], numpy.cumsum(lengths[:-1].astype(numpy.int64)) * 2])
-    header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(TOKENS), len(TOKENS) + 1)
-    return header + lengths.tobytes() + places.astype(numpy.int64).tobytes() + numpy.arange(len(TOKENS) + 1, dtype=numpy.int64).tobytes()
+    header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(documents), len(documents) + 1)
+    return header + lengths.tobytes() + places.astype(numpy.int64).tobytes() + numpy.arange(len(documents) + 1, dtype=numpy.int64).tobytes()
 
 
-def mds():
-    samples = [struct.pack("<I", len(text.encode())) + text.encode() for text in DOCUMENTS]
+def mds(texts=DOCUMENTS):
+    samples = [struct.pack("<I", len(text.encode())) + text.encode() for text in texts]
     columns = json.dumps({"column_names": ["text"], "column_encodings": ["str"], "column_sizes": [None]}).encode()
     first = 4 + 4 * (len(samples) + 1) + len(columns)
     ends = numpy.cumsum([first] + [len(sample) for sample in samples]).astype(numpy.uint32)
     return struct.pack("<I", len(samples)) + ends.tobytes() + columns + b"".join(samples)
 
 
-def tar():
+def tar(texts=DOCUMENTS):
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
-        for i, text in enumerate(DOCUMENTS):
+        for i, text in enumerate(texts):
             member = tarfile.TarInfo(f"{i:06}.txt")
             member.size = len(text.encode())
             archive.addfile(member, io.BytesIO(text.encode()))
@@ -83,4 +92,22 @@ FORMATS = {
     "gzip": {"a.jsonl.gz": gzip.compress(LINES)},
     "zstd": {"a.jsonl.zst": pyarrow.compress(LINES, "zstd", asbytes=True)},
     "lines": {"a.jsonl": LINES, ".cache/b.jsonl": b"no"},
+}
+
+
+def in_parts(count, name, write, items=SHORT):
+    return {name.format(i): write(items[i::count]) for i in range(count)}
+
+
+SHORT_TOKENS = [numpy.frombuffer(text.encode(), dtype=numpy.uint8).astype(numpy.uint16) for text in SHORT]
+# The same documents in files of every format that can be dealt by blocks: a few with many groups, or many.
+SHORT_FILES = {
+    "parquet": in_parts(4, "{}.parquet", small_groups),
+    "file": in_parts(3, "{}.arrow", lambda texts: arrow(pyarrow.ipc.new_file, texts, 12)),
+    "stream": in_parts(80, "{:02}.arrow", lambda texts: arrow(pyarrow.ipc.new_stream, texts, 7)),
+    "megatron": in_parts(3, "{}.idx", megatron_index, SHORT_TOKENS) | in_parts(3, "{}.bin", lambda tokens: numpy.concatenate(tokens).tobytes(), SHORT_TOKENS),
+    "mds": {"index.json": b"{}"} | in_parts(3, "{}.mds", mds),
+    "mds_gz": in_parts(80, "{:02}.mds.gz", lambda texts: gzip.compress(mds(texts))),
+    "tar": in_parts(80, "{:02}.tar", tar),
+    "tar_gz": in_parts(80, "{:02}.tar.gz", lambda texts: gzip.compress(tar(texts))),
 }

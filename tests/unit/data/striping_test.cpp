@@ -3,6 +3,7 @@
 
 #include "tests/support/bytes_read.h"
 #include "tests/support/data_files.h"
+#include "tests/support/data_format_bytes.h"
 #include "titanium/data/document.h"
 
 namespace titanium::data::testing {
@@ -133,7 +134,35 @@ TEST_F(StripingTest, GlobalOrderIsTheSameForAnyNumberOfReaders) {
   }
 }
 
-// The same data in every format that can be skipped in: lines, whole compressed files, texts, tokens behind an index.
+// Tokens in three files of each format that has an index inside or beside it, and in many that are compressed.
+void write_token_formats(const TemporaryFolder& folder, const Documents& documents) {
+  const auto part = [&](size_t i, size_t parts) {
+    TokenDocuments tokens;
+    for (size_t d = i; d < documents.size(); d += parts) tokens.emplace_back(documents[d].begin(), documents[d].end());
+    return tokens;
+  };
+  for (size_t i = 0; i < 3; ++i) {
+    folder.write(fmt::format("megatron/{}.idx", i), megatron_index(part(i, 3), 8, 2));
+    folder.write(fmt::format("megatron/{}.bin", i), packed<uint16_t>(part(i, 3)));
+    folder.write(fmt::format("mds/shard.{}.mds", i), mds_shard(part(i, 3)));
+  }
+  for (size_t i = 0; i < 75; ++i) folder.write(fmt::format("mds_gz/{:02}.mds.gz", i), gzip(mds_shard(part(i, 75))));
+}
+
+void write_archives(const TemporaryFolder& folder, const Documents& documents) {
+  for (size_t i = 0; i < 75; ++i) {
+    std::string archive;
+    for (size_t d = i * 40; d < i * 40 + 40; ++d) {
+      archive += tar_member(fmt::format("{:06}.jpg", d), std::string(d % 3 * 100, '\xff'));
+      archive += tar_member(fmt::format("{:06}.txt", d), documents[d]);
+    }
+    archive += std::string(1024, '\0');
+    folder.write(fmt::format("tar/{:02}.tar", i), archive);
+    folder.write(fmt::format("tar_gz/{:02}.tar.gz", i), gzip(archive));
+  }
+}
+
+// The same data in every format that can be skipped in and that needs no plug-in.
 std::vector<fs::path> write_formats(const TemporaryFolder& folder) {
   const Documents documents = make_documents(3000, 4);
   std::vector<fs::path> paths;
@@ -155,7 +184,10 @@ std::vector<fs::path> write_formats(const TemporaryFolder& folder) {
   folder.write("tokens/a.ds.index", ends);
   folder.write("tokens/a.ds", tokens);
   folder.write("arrays/a.bin", tokens);
-  for (const char* name : {"texts", "files", "tokens", "arrays"}) paths.push_back(folder.path() / name);
+  write_token_formats(folder, documents);
+  write_archives(folder, documents);
+  for (const char* name : {"texts", "files", "tokens", "arrays", "megatron", "mds", "mds_gz", "tar", "tar_gz"})
+    paths.push_back(folder.path() / name);
   return paths;
 }
 
@@ -167,6 +199,7 @@ TEST(StripingFormats, StopsAndOtherReadersChangeNothing) {
       CorpusOptions corpus = by_blocks(path);
       corpus.streams = path.filename() == "arrays" ? 8 : kStreams;  // 20 records of 8,192 tokens
       corpus.block_bytes = path.filename() == "arrays" ? 1 << 14 : kBlockBytes;
+      corpus.text_field = path.filename().string().starts_with("mds") ? "tokens" : "text";
       corpus.shuffle = shuffle;
       corpus.shuffle_window = 256;
       const auto batches = [&](int64_t ranks) {

@@ -1,36 +1,19 @@
 // Archives of WebDataset.
 #include "tests/support/data_files.h"
+#include "tests/support/data_format_bytes.h"
 #include "titanium/data/document.h"
 
 namespace titanium::data::testing {
 namespace {
 
-std::string member(const std::string& name, const std::string& content, char type = '0') {
-  std::string header(512, '\0');
-  const auto put = [&](size_t at, const std::string& text) { header.replace(at, text.size(), text); };
-  put(0, name.substr(0, 100));
-  put(100, "0000644");
-  put(124, fmt::format("{:011o}", content.size()));
-  put(136, "00000000000");
-  put(148, "        ");
-  header[156] = type;
-  put(257, "ustar");
-  put(263, "00");
-  int sum = 0;
-  for (const char byte : header) sum += static_cast<unsigned char>(byte);
-  put(148, fmt::format("{:06o}", sum));
-  header[154] = '\0';
-  return header + content + std::string((512 - content.size() % 512) % 512, '\0');
-}
-
 std::string archive(const std::vector<std::string>& texts) {
   std::string bytes;
   for (size_t i = 0; i < texts.size(); ++i) {
-    bytes += member(fmt::format("part/{:06}.jpg", i), std::string(i % 5 * 300, '\xff'));
-    if (i % 7 == 0) bytes += member("././@LongLink", std::string(120, 'x') + fmt::format("{}.txt", i), 'L');
+    bytes += tar_member(fmt::format("part/{:06}.jpg", i), std::string(i % 5 * 300, '\xff'));
+    if (i % 7 == 0) bytes += tar_member("././@LongLink", std::string(120, 'x') + fmt::format("{}.txt", i), 'L');
     constexpr char kKinds[] = {'0', '\0', '7'};  // all of them are plain files
-    bytes += member(fmt::format("part/{:06}.txt", i), texts[i], kKinds[i % 3]);
-    bytes += member(fmt::format("part/{:06}.caption.txt", i), "another member");
+    bytes += tar_member(fmt::format("part/{:06}.txt", i), texts[i], kKinds[i % 3]);
+    bytes += tar_member(fmt::format("part/{:06}.caption.txt", i), "another member");
   }
   return bytes + std::string(1024, '\0');
 }
@@ -55,8 +38,9 @@ TEST(Tar, PaxHeadersNameMembers) {
   const TemporaryFolder folder;
   const std::string name = std::string(150, 'd') + "/1.txt";
   const std::string record = fmt::format(" path={}\n", name);
-  const auto path = folder.write(
-      "a.tar", member("PaxHeaders/1", fmt::format("{}{}", record.size() + 3, record), 'x') + member("short", "text"));
+  const auto path =
+      folder.write("a.tar", tar_member("PaxHeaders/1", fmt::format("{}{}", record.size() + 3, record), 'x') +
+                                tar_member("short", "text"));
   EXPECT_EQ(read_all(path), std::vector<std::string>{"text"});
 }
 
@@ -78,8 +62,8 @@ TEST(Tar, IsEnteredInTheMiddle) {
 // Header and content disagree: what is not there is not allocated either.
 TEST(Tar, ASizeThatTheFileDoesNotHaveIsRefused) {
   const TemporaryFolder folder;
-  const std::string pax = member("pax", fmt::format("30 size={}\n", int64_t{1} << 45), 'x');
-  const auto path = folder.write("a.tar", pax + member("part/a.txt", "text"));
+  const std::string pax = tar_member("pax", fmt::format("30 size={}\n", int64_t{1} << 45), 'x');
+  const auto path = folder.write("a.tar", pax + tar_member("part/a.txt", "text"));
   EXPECT_NE(error_of([&] {
               read_all(path, {.reading = {.max_record_bytes = int64_t{1} << 46}});
             }).find("ends inside a member"),

@@ -2,12 +2,13 @@
 #include <cstring>
 
 #include "tests/support/data_files.h"
+#include "tests/support/data_format_bytes.h"
 #include "titanium/data/document.h"
 
 namespace titanium::data::testing {
 namespace {
 
-using Documents = std::vector<std::vector<int32_t>>;
+using Documents = TokenDocuments;
 
 Documents random_documents(int64_t count, uint64_t seed = 5) {
   std::mt19937_64 random(seed);
@@ -20,65 +21,11 @@ Documents random_documents(int64_t count, uint64_t seed = 5) {
   return documents;
 }
 
-template <typename T>
-std::string bytes_of(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-
-template <typename T>
-std::string packed(const Documents& documents) {
-  std::vector<T> values;
-  for (const auto& tokens : documents) values.insert(values.end(), tokens.begin(), tokens.end());
-  return bytes_of(values);
-}
-
-// One sequence for each document, but every third has two.
-std::string megatron_index(const Documents& documents, uint8_t dtype, int64_t width) {
-  std::vector<int32_t> lengths;
-  std::vector<int64_t> places, bounds = {0};
-  int64_t place = 0;
-  const auto add = [&](size_t tokens) {
-    lengths.push_back(static_cast<int32_t>(tokens));
-    places.push_back(place);
-    place += static_cast<int64_t>(tokens) * width;
-  };
-  for (size_t i = 0; i < documents.size(); ++i) {
-    const size_t first = i % 3 == 0 ? documents[i].size() / 2 : documents[i].size();
-    add(first);
-    if (i % 3 == 0) add(documents[i].size() - first);
-    bounds.push_back(static_cast<int64_t>(lengths.size()));
-  }
-  std::string index("MMIDIDX\0\0", 9);
-  index += bytes_of(std::vector<int64_t>{1}) + static_cast<char>(dtype);
-  index += bytes_of(std::vector<int64_t>{static_cast<int64_t>(lengths.size()), static_cast<int64_t>(bounds.size())});
-  return index + bytes_of(lengths) + bytes_of(places) + bytes_of(bounds);
-}
-
 std::string datatrove_index(const Documents& documents) {
   std::vector<int64_t> ends;
   int64_t end = 0;
   for (const auto& tokens : documents) ends.push_back(end += static_cast<int64_t>(tokens.size()));
   return bytes_of(ends);
-}
-
-// Columns: a fixed int64, a text, and the tokens as an array whose shape is part of each value.
-std::string mds_shard(const Documents& documents) {
-  const std::string config = R"({"version":2,"format":"mds","column_names":["id","text","tokens"],)"
-                             R"("column_encodings":["int","str","ndarray:uint16"],"column_sizes":[8,null,null]})";
-  std::string samples;
-  std::vector<uint32_t> places;
-  const auto first = static_cast<uint32_t>(4 + 4 * (documents.size() + 1) + config.size());
-  for (size_t i = 0; i < documents.size(); ++i) {
-    places.push_back(first + static_cast<uint32_t>(samples.size()));
-    const std::string text = fmt::format("text {}", i);
-    std::string array =
-        std::string(1, char{1 << 2 | 1}) + bytes_of(std::vector{static_cast<uint16_t>(documents[i].size())});
-    array += packed<uint16_t>({documents[i]});
-    samples += bytes_of(std::vector{static_cast<uint32_t>(text.size()), static_cast<uint32_t>(array.size())});
-    samples += bytes_of(std::vector{static_cast<int64_t>(i)}) + text + array;
-  }
-  places.push_back(first + static_cast<uint32_t>(samples.size()));
-  return bytes_of(std::vector{static_cast<uint32_t>(documents.size())}) + bytes_of(places) + config + samples;
 }
 
 std::string llmc(int32_t magic, const std::string& tokens, int32_t count) {
