@@ -48,21 +48,44 @@ class Data(unittest.TestCase):
         return [json.loads(line) for line in (self.folder / dump / "metrics.jsonl").read_text().splitlines()]
 
     def test_prepared_tokens_are_those_of_the_texts_and_are_kept(self):
-        self.assertRegex(self.made, r"has 7 shards, 0 of them from before: 2,000 documents and [\d,]+ tokens were added")
+        self.assertRegex(self.made, r"has 8 shards, 0 of them from before: 2,000 documents and [\d,]+ tokens were added")
         found = json.loads(self.run_program("data", "inspect", self.tokens, "--records", "2000", "--json"))
-        self.assertEqual((found["records"], found["formats"]), (2000, {"tokens of datatrove": 7}))
+        self.assertEqual((found["records"], found["formats"]), (2000, {"tokens of datatrove": 8}))
         self.assertEqual(found["tokens"], sum(len(sample["tokens"]) for sample in found["samples"]))
         texts = json.loads(self.run_program("data", "inspect", CORPUS, "--records", "2000", "--json"))["samples"]
         lines = "".join(json.dumps(sample["text"]) + "\n" for sample in texts)
         encoded = subprocess.run([PROGRAM, "tokenize", "--tokenizer", TOKENIZER, "--json"], input=lines, cwd=ROOT,
                                  capture_output=True, text=True).stdout.splitlines()
         self.assertEqual([sample["tokens"] for sample in found["samples"]], [json.loads(line) for line in encoded])
-        (self.tokens / "00003.ds").unlink()
-        again = self.run_program("data", "prepare", CORPUS, "--tokenizer", TOKENIZER, "--out", self.tokens, "--shard-records", 300)
-        self.assertRegex(again, r"has 7 shards, 6 of them from before: 300 documents")
+        (self.tokens / "00001-00000.ds").unlink()
+        same_files = self.folder / "copy"  # a tokenizer is known by its content
+        shutil.copytree(ROOT / TOKENIZER, same_files)
+        options = ["--out", self.tokens, "--shard-records", 300]
+        again = self.run_program("data", "prepare", CORPUS, "--tokenizer", same_files, *options)
+        self.assertRegex(again, r"has 8 shards, 7 of them from before: 300 documents")
         self.assertIn("holds shards of other data, another tokenizer or other options. Name another folder or empty this one.",
                       self.run_program("data", "prepare", "tests/assets/c4_test_validation", "--tokenizer", TOKENIZER, "--out",
                                        self.tokens, code=2))
+        refusal = "holds shards of other data, another tokenizer or other options"
+        self.assertIn(refusal, self.run_program("data", "prepare", CORPUS, "--tokenizer", TOKENIZER, *options,
+                                                "--special-tokens-in-text", "text", code=2))
+        with open(same_files / "tokenizer_config.json", "a") as config:
+            config.write("\n")
+        self.assertIn(refusal, self.run_program("data", "prepare", CORPUS, "--tokenizer", same_files, *options, code=2))
+
+    def test_special_tokens_in_prepared_texts_become_what_is_asked_for(self):
+        lines = self.folder / "special.jsonl"
+        lines.write_text(json.dumps({"text": "a<|end_of_text|>b"}) + "\n")
+        lengths = {}
+        for special in ("token", "text"):
+            out = self.folder / special
+            self.run_program("data", "prepare", lines, "--tokenizer", TOKENIZER, "--out", out, "--special-tokens-in-text", special)
+            (sample,) = json.loads(self.run_program("data", "inspect", out, "--json"))["samples"]
+            lengths[special] = len(sample["tokens"])
+        self.assertEqual(lengths["token"], 5)
+        self.assertGreater(lengths["text"], 5)
+        self.assertIn("special.jsonl:1", self.run_program("data", "prepare", lines, "--tokenizer", TOKENIZER, "--out",
+                                                           self.folder / "refused", "--special-tokens-in-text", "error", code=1))
 
     def test_a_run_on_tokens_has_the_losses_of_the_texts_and_needs_no_tokenizer(self):
         self.train("texts", "--training.steps=3")

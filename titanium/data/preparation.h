@@ -24,9 +24,17 @@ struct PreparedCounts {
   int64_t bad_records = 0;
 };
 
-// Writes the documents in their order as datatrove's files 00000.ds, 00000.ds.index, 00001.ds, ... of `shard_records`
-// records each. A shard appears whole or not at all, and one that is there is not made again: so a preparation that was
-// stopped goes on. `progress` gets the records that are done and their total, from any thread, one at a time. Throws
+// Note [Parts of a preparation]
+// The data is cut into parts of 1/256 of its bytes, from 1 to 64 MiB: blocks of Note [Lanes] that follow each other, so
+// that each is read from its beginning without those before it. A thread reads and tokenises a part of its own; where
+// there are no more, as of one large compressed file, threads share those that are left. Part 3 becomes the shards
+// 00003-00000.ds, 00003-00001.ds, ... of `shard_records` records each. So which document is in which shard, and every
+// byte of it, follows from the data and the options alone, and not from the number of threads.
+//
+// Writes the documents in their order as datatrove's files <part>-<shard>.ds and .ds.index. A shard appears whole or
+// not at all, and one that is there is not made again; parts that have ended are listed in a hidden file and not read
+// again: so a preparation that was stopped goes on. `progress` gets bytes of the data that are done, an estimate inside
+// a part, and their total, from any thread, one at a time; the first call comes before anything is read. Throws
 // UsageError when `out` holds shards of other data or another tokenizer, Error as RecordSource does and for a bad
 // record.
 PreparedCounts prepare(const Preparation& preparation, const Encoder& encoder,

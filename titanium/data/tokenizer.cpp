@@ -6,6 +6,7 @@
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
 #include "titanium/data/tokenizer/pipeline.h"
+#include "titanium/remote/digest.h"
 #include "titanium/remote/local_copy.h"
 
 namespace titanium::data {
@@ -61,6 +62,23 @@ SpecialInText parse_special_in_text(std::string_view name) {
   if (name == "error") return SpecialInText::kError;
   TI_CHECK(name == "token", "special tokens in texts cannot become {}. Choose token, text or error.", printable(name));
   return SpecialInText::kToken;
+}
+
+std::string tokenizer_digest(const std::filesystem::path& given) {
+  const std::filesystem::path path = remote::local_copy(given.string(), is_tokenizer_file);
+  std::vector<std::filesystem::path> files;
+  if (std::filesystem::is_directory(path)) {
+    for (const auto& entry : std::filesystem::directory_iterator(path)) {
+      if (is_tokenizer_file(entry.path().filename().string())) files.push_back(entry.path());
+    }
+    std::ranges::sort(files);
+  } else {
+    files.push_back(path);
+  }
+  std::string digests;
+  for (const auto& file : files)
+    digests += fmt::format("{} {}\n", file.filename().string(), remote::sha256(read_file(file, "tokenizer")));
+  return remote::to_hex(remote::sha256(digests)).substr(0, 32);
 }
 
 struct Tokenizer::Tables {

@@ -24,6 +24,10 @@ enum class SpecialInText { kToken, kText, kError };
 // "token", "text" or "error".
 SpecialInText parse_special_in_text(std::string_view name);
 
+// 32 hex digits of the content of all files that Tokenizer::load may read at `path`: the same for the same files,
+// wherever they are. Throws as Tokenizer::load does where there are none.
+std::string tokenizer_digest(const std::filesystem::path& path);
+
 // Immutable: all methods are thread-safe and take no lock. Copies share one set of tables. Every thread keeps a cache
 // of words of its own (at most a few MB).
 class Tokenizer {

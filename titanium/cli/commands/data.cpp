@@ -96,15 +96,19 @@ Action declare_inspect(CommandLine& app) {
 Action declare_prepare(CommandLine& app) {
   struct Options {
     std::string path, tokenizer, out;
+    std::string special = "token";
     data::Preparation preparation;
   };
   const auto options = std::make_shared<Options>();
   data::Preparation& preparation = options->preparation;
   preparation.threads = usable_cores();
   app.option("path", options->path, "A file or a folder").required();
-  app.option("--tokenizer", options->tokenizer, "Folder with tokenizer.json").required();
+  app.option("--tokenizer", options->tokenizer, "Folder with the files of a tokenizer, or its address").required();
   app.option("--out", options->out, "Folder for the shards").required();
   add_reading_options(app, preparation.reading);
+  app.option("--special-tokens-in-text", options->special, "What a special token that stands in a text becomes")
+      .shows_default()
+      .one_of({"token", "text", "error"});
   app.flag("--skip-bad-records", preparation.skip_bad_records, "Leave records out that cannot be used");
   app.option("--threads", preparation.threads, "Threads that tokenise").shows_default().between(1, 1024);
   app.option("--shard-records", preparation.shard_records, "Records of a shard")
@@ -112,16 +116,16 @@ Action declare_prepare(CommandLine& app) {
       .between(1, 100'000'000);
   return [options] {
     data::Preparation& preparation = options->preparation;
-    const auto tokenizer = data::Tokenizer::load(options->tokenizer);
+    const auto tokenizer = data::Tokenizer::load(options->tokenizer, data::parse_special_in_text(options->special));
     preparation.path = options->path;
     preparation.out = options->out;
-    preparation.tokenizer = std::filesystem::absolute(options->tokenizer).lexically_normal().string();
+    preparation.tokenizer = data::tokenizer_digest(options->tokenizer) + " " + options->special;
     preparation.vocab_size = tokenizer.vocab_size();
     std::optional<Progress> bar;
     const data::PreparedCounts counts = data::prepare(
         preparation, [&](std::string_view text) { return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true); },
         [&](int64_t done, int64_t total) {
-          if (!bar) bar.emplace("tokenising", total);
+          if (!bar) bar.emplace("tokenising", total, ProgressUnit::kBytes);
           bar->update(done);
         });
     bar.reset();
