@@ -1,7 +1,6 @@
 #include "titanium/remote/hub_download.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,30 +12,13 @@
 #include <mutex>
 
 #include "titanium/base/file.h"
+#include "titanium/base/file_lock.h"
 #include "titanium/remote/digest.h"
 
 namespace titanium::remote {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Held while it lives; made where it is missing.
-class FileLock {
- public:
-  explicit FileLock(const fs::path& path) {
-    fs::create_directories(path.parent_path());
-    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0664);
-    TI_CHECK(file_ >= 0, "{} cannot be locked: {}. Check its permissions.", path.string(), std::strerror(errno));
-    while (::flock(file_, LOCK_EX) != 0 && errno == EINTR) {
-    }
-  }
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-  ~FileLock() { ::close(file_); }
-
- private:
-  int file_;
-};
 
 // A file that grows at its end.
 class PartialFile {

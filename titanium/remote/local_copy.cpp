@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "titanium/base/file_lock.h"
 #include "titanium/base/log.h"
 #include "titanium/remote/digest.h"
 #include "titanium/remote/hub_download.h"
@@ -32,10 +33,17 @@ fs::path folder_of_copy(const std::string& path, const std::vector<RemoteFile>& 
   return copies_folder() / to_hex(sha256(content)).substr(0, 32);
 }
 
-// Written under another name and renamed when it is whole.
-void copy_file(const RemoteFile& file, const fs::path& target) {
+// Written under another name and renamed when it is whole. The ranks of a node ask at the same time: one copies, and
+// the others wait.
+void copy_file(const RemoteFile& file, const fs::path& folder) {
+  const fs::path target = folder / file.name;
   std::error_code none;
-  if (fs::exists(target, none) && static_cast<int64_t>(fs::file_size(target, none)) == file.size) return;
+  const auto is_there = [&] {
+    return fs::exists(target, none) && static_cast<int64_t>(fs::file_size(target, none)) == file.size;
+  };
+  if (is_there()) return;
+  const FileLock lock(copies_folder() / ".locks" / folder.filename() / (file.name + ".lock"));
+  if (is_there()) return;
   fs::create_directories(target.parent_path());
   static std::atomic<unsigned> count = 0;
   const fs::path partial = target.string() + fmt::format(".{}.{}.tmp", ::getpid(), count++);
@@ -77,14 +85,14 @@ fs::path local_copy(const std::string& path, const std::function<bool(const std:
   for (const RemoteFile& file : files) {
     const bool is_it = files.size() == 1 && path.ends_with("/" + file.name);
     if (is_it) {
-      copy_file(file, folder / file.name);
+      copy_file(file, folder);
       return folder / file.name;
     }
     for (const fs::path& part : fs::path(file.name)) {
       TI_CHECK(part != "..", "{} holds the file {}, which would leave its folder.", path, file.name);
     }
     if (!wanted(file.name)) continue;
-    copy_file(file, folder / file.name);
+    copy_file(file, folder);
     ++copied;
   }
   if (copied == 0) throw UsageError(fmt::format("{} holds no file that is needed. Check the path.", path));

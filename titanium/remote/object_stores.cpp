@@ -297,6 +297,18 @@ std::vector<RemoteFile> list_hub(const std::string& url, const RetryPolicy& poli
   return files;
 }
 
+namespace {
+
+// Of a revision that begins with refs/convert/ or refs/pr/, as huggingface_hub reads it: it has one more part.
+size_t length_of_special_revision(const std::string& text) {
+  for (const std::string_view special : {"refs/convert/", "refs/pr/"}) {
+    if (text.starts_with(special)) return special.size();
+  }
+  return 0;
+}
+
+}  // namespace
+
 HubAddress parse_hub_address(const std::string& url) {
   const Url parsed = parse_url(url);
   std::string rest = parsed.host + parsed.path;
@@ -309,13 +321,15 @@ HubAddress parse_hub_address(const std::string& url) {
   }
   while (rest.ends_with('/')) rest.pop_back();
   const size_t slash = rest.find('/');
-  const size_t end = slash == std::string_view::npos ? std::string_view::npos : rest.find('/', slash + 1);
-  address.repo.id = rest.substr(0, end);
-  if (end != std::string_view::npos) address.path = rest.substr(end + 1);
-  if (const size_t at = address.repo.id.find('@'); at != std::string::npos) {
-    address.repo.revision = percent_decode(address.repo.id.substr(at + 1));
-    address.repo.id.resize(at);
+  const size_t behind_name = slash == std::string::npos ? slash : rest.find_first_of("/@", slash + 1);
+  address.repo.id = rest.substr(0, behind_name);
+  if (behind_name != std::string::npos) rest.erase(0, behind_name);
+  if (behind_name != std::string::npos && rest[0] == '@') {
+    const size_t end = rest.find('/', length_of_special_revision(rest.substr(1)) + 1);
+    address.repo.revision = percent_decode(rest.substr(1, end == std::string::npos ? end : end - 1));
+    rest.erase(0, end);
   }
+  if (behind_name != std::string::npos && rest.size() > 1) address.path = rest.substr(1);
   if (slash == std::string_view::npos || address.repo.id.empty() || address.repo.revision.empty()) {
     throw UsageError(
         fmt::format("{} is not an address of the hub such as hf://meta-llama/Llama-3.1-8B or "

@@ -102,6 +102,13 @@ TEST(HubAddress, PartsAreFoundAndMistakesAreNamed) {
   EXPECT_EQ(file.repo.id, "acme/texts");
   EXPECT_EQ(file.repo.revision, "v1/2");
   EXPECT_EQ(file.path, "en/a.jsonl");
+  const HubAddress converted = parse_hub_address("hf://datasets/acme/texts@refs/convert/parquet/default/train");
+  EXPECT_EQ(converted.repo.id, "acme/texts");
+  EXPECT_EQ(converted.repo.revision, "refs/convert/parquet");
+  EXPECT_EQ(converted.path, "default/train");
+  const HubAddress proposed = parse_hub_address("hf://acme/tiny@refs/pr/7");
+  EXPECT_EQ(proposed.repo.revision + proposed.path, "refs/pr/7");
+  EXPECT_EQ(parse_hub_address("hf://acme/tiny/a@b/c").path, "a@b/c");
   EXPECT_EQ(
       error_of([] { parse_hub_address("hf://acme"); }),
       "hf://acme is not an address of the hub such as hf://meta-llama/Llama-3.1-8B or hf://datasets/allenai/c4/en.");
@@ -350,6 +357,29 @@ TEST(LocalCopy, OtherBytesOfTheSameSizeAreFetchedAnew) {
   content = "now";
   header = "Last-Modified: Wed, 18 Nov 2026 09:30:00 GMT";
   EXPECT_EQ(copied(), "now");
+  ::unsetenv("XDG_CACHE_HOME");
+}
+
+TEST(LocalCopy, RanksThatAskAtTheSameTimeFetchEachFileOnce) {
+  std::atomic<int> requests = 0;
+  std::string header = "ETag: \"1\"";
+  const test::LoopbackServer server([&](const std::string&, const test::LoopbackServer::Send& send) {
+    ++requests;
+    send(fmt::format("HTTP/1.1 200 OK\r\n{}\r\nContent-Length: 3\r\n\r\nnew", header));
+  });
+  ::setenv("XDG_CACHE_HOME", test::test_folder().c_str(), 1);
+  const auto copy = [&] { EXPECT_EQ(read_file(local_copy(server.url() + "/weights"), "copy"), "new"); };
+  copy();
+  const int of_first = requests.exchange(0);
+  copy();
+  const int of_look = requests.exchange(0);
+  EXPECT_GT(of_first, of_look);
+  header = "ETag: \"2\"";
+  {
+    std::vector<std::jthread> ranks;
+    for (int rank = 0; rank < 8; ++rank) ranks.emplace_back(copy);
+  }
+  EXPECT_EQ(requests, of_first + 7 * of_look);
   ::unsetenv("XDG_CACHE_HOME");
 }
 
