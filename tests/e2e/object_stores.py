@@ -159,6 +159,27 @@ class ObjectStores(s3_case.S3Case):
             with role_server.RoleServer(token=token) as role:
                 self.assertEqual(self.read("gs://b/t", NO_GCE_CHECK="", GCE_METADATA_HOST=role.host, **google), {"c.txt": DATA["sub/c.txt"]})
 
+    def test_application_default_credentials_of_google_get_tokens(self):
+        token = "ya29.secret-token"
+        file = self.home / "application_default_credentials.json"
+        user = {"type": "authorized_user", "client_id": "the id", "client_secret": "a&b", "refresh_token": "long"}
+        with paged_bucket.PagedBucket({"t/c.txt": FILES["sub/c.txt"]}, token) as bucket, role_server.RoleServer(token=token) as role:
+            google = dict(key="", STORAGE_EMULATOR_HOST=bucket.host, GCE_METADATA_HOST=role.host)
+            file.write_text(json.dumps({**user, "token_uri": role.url + "/oauth2"}))
+            for place in ({"GOOGLE_APPLICATION_CREDENTIALS": str(file)}, {"CLOUDSDK_CONFIG": str(self.home)}):
+                self.assertEqual(self.read("gs://b/t", **google, **place), {"c.txt": DATA["sub/c.txt"]})
+            self.assertEqual({path for _, path in role.requests}, {"/oauth2"})
+            for content, sentence in (
+                ({**user, "refresh_token": "secret", "token_uri": role.url + "/oauth2"}, f"The credentials of Google's tools are refused by {role.url}/oauth2 (status 403). Check the role and the variables that name it."),
+                ({**user, "token_uri": "http://example.org/token"}, f"token_uri of {file} is neither HTTPS nor a server of this machine."),
+                ({"type": "service_account", "private_key": "secret"}, f'{file} holds credentials of the kind service_account, and only those of "gcloud auth application-default login" are used. Put a token into CLOUDSDK_AUTH_ACCESS_TOKEN, or an HMAC key into GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY.'),
+                ({"secret": 1}, f'{file} holds no credentials, and only those of'),
+            ):
+                file.write_text(json.dumps(content))
+                error = self.read("gs://b/t", code=1, GOOGLE_APPLICATION_CREDENTIALS=str(file), **google)
+                self.assertIn(sentence, error)
+                self.assertNotIn("secret", error.replace("client_secret", ""))
+
     def test_folders_of_long_lists_are_listed_at_the_same_time(self):
         names = [f"{folder}{i}.txt" for folder in ("t/", "t/a/", "t/a/b/", "t/c+d/", "t/z/", "t2/", "t/") for i in range(4)]
         expected = {name.removeprefix("t/") for name in names if name.startswith("t/")}

@@ -51,6 +51,8 @@ class RoleServer:
                 form = dict(urllib.parse.parse_qsl(body))
                 if self.command == "POST" and (form.get("RoleArn"), form.get("WebIdentityToken")) == ("arn:aws:iam::1:role/r+s", "pod token"):
                     return self.answer(200, f"<R><AccessKeyId>{key}</AccessKeyId><SecretAccessKey>{secret}</SecretAccessKey><SessionToken></SessionToken><Expiration>{until}</Expiration></R>")
+                if self.command == "POST" and path == "/oauth2" and form == {"grant_type": "refresh_token", "client_id": "the id", "client_secret": "a&b", "refresh_token": "long"}:
+                    return self.answer(200, json.dumps({**bearer, "expires_in": seconds}))
                 if path == "/computeMetadata/v1/instance/service-accounts/default/token" and self.has("Metadata-Flavor", "Google"):
                     return self.answer(200, json.dumps({**bearer, "expires_in": seconds}), Metadata_Flavor="Google")
                 if path == "/metadata/identity/oauth2/token" and self.has("Metadata", "true") and dict(urllib.parse.parse_qsl(query)).get("resource") == "https://storage.azure.com/":

@@ -48,7 +48,7 @@ class S3Case(unittest.TestCase):
         self.home = pathlib.Path(tempfile.mkdtemp(dir=self.folder.name))
 
     def environment(self, key=s3_server.KEY, secret=s3_server.SECRET, **more):
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "HF_", "XDG_"))}
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CLOUDSDK_", "GOOGLE_", "HF_", "XDG_"))}
         credentials = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret} if key else {}
         alone = {"AWS_EC2_METADATA_DISABLED": "true", "NO_GCE_CHECK": "true"}  # this machine may be one of a cloud
         return {**clean, **alone, "HOME": str(self.home), "TMPDIR": str(self.home), "AWS_ENDPOINT_URL_S3": f"http://{self.proxy.host}", **credentials, **more}

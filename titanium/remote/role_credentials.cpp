@@ -4,11 +4,13 @@
 #include <array>
 #include <chrono>
 #include <ctime>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "titanium/base/file.h"
 #include "titanium/base/json.h"
+#include "titanium/base/printable.h"
 #include "titanium/remote/environment.h"
 #include "titanium/remote/lease.h"
 #include "titanium/remote/retry.h"
@@ -157,7 +159,50 @@ Lease<AwsCredentials> ask_amazon() {
   return machine();
 }
 
+// The file of application default credentials, or "".
+std::string google_file() {
+  const std::string given = variable("GOOGLE_APPLICATION_CREDENTIALS"), folder = variable("CLOUDSDK_CONFIG");
+  if (!given.empty()) return given;
+  const auto file = std::filesystem::path(folder.empty() ? variable("HOME") + "/.config/gcloud" : folder) /
+                    "application_default_credentials.json";
+  std::error_code none;
+  return std::filesystem::exists(file, none) ? file.string() : "";
+}
+
+// Of a person, as `gcloud auth application-default login` leaves them: a token that gets others.
+HttpRequest request_of_user(const std::string& file) {
+  Json user;
+  std::string kind;
+  try {
+    user = parse_json(read_file(file, "credentials of Google"));
+    kind = user.at("type");
+    if (kind == "authorized_user") {
+      HttpRequest request{.method = "POST",
+                          .url = parse_url(user.value("token_uri", "https://oauth2.googleapis.com/token"))};
+      request.headers["content-type"] = "application/x-www-form-urlencoded";
+      request.body = "grant_type=refresh_token";
+      for (const char* name : {"client_id", "client_secret", "refresh_token"})
+        request.body += fmt::format("&{}={}", name, percent_encode(user.at(name).get<std::string>(), false));
+      return request;
+    }
+  } catch (const Json::exception&) {  // what was wrong with it might show a secret
+    kind = "";
+  } catch (const JsonError&) {
+    kind = "";
+  }
+  throw UsageError(
+      fmt::format("{} holds {}, and only those of \"gcloud auth application-default login\" are used. Put a token into "
+                  "CLOUDSDK_AUTH_ACCESS_TOKEN, or an HMAC key into GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY.",
+                  file, kind.empty() ? "no credentials" : fmt::format("credentials of the kind {}", printable(kind))));
+}
+
 Lease<std::string> ask_google() {
+  if (const std::string file = google_file(); !file.empty()) {
+    const HttpRequest request = request_of_user(file);
+    if (!may_get_container_token(request.url))
+      throw UsageError(fmt::format("token_uri of {} is neither HTTPS nor a server of this machine.", file));
+    return token_of(answer_of(request, "The credentials of Google's tools"));
+  }
   if (variable("NO_GCE_CHECK") == "true") return {};
   const std::string host = variable("GCE_METADATA_HOST");
   HttpRequest request = direct("GET", (host.empty() ? kMetadataServer : "http://" + host) +

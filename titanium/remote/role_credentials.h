@@ -18,7 +18,9 @@ AwsCredentials aws_role_credentials();
 // Whether a container's token may go there: over HTTPS, or to this machine and the services that its cloud has on it.
 bool may_get_container_token(const Url& url);
 
-// The token of the machine's or pod's account at Google, or "" (also where NO_GCE_CHECK is true).
+// The token of a person's application default credentials at Google (GOOGLE_APPLICATION_CREDENTIALS, else the file that
+// gcloud has left), else that of the machine's or pod's account, or "" (also where NO_GCE_CHECK is true). Throws
+// UsageError where the file holds credentials of another kind.
 std::string google_role_token();
 
 // The token for storage of the machine's or pod's identity at Azure. Asked for only where the user wants it
