@@ -116,7 +116,7 @@ def check(fact, what):
         sys.exit(f"the observed run is not as it should be: {what}")
 
 
-def check_files(folder, log, steps, device):
+def check_files(folder, log, steps, snapshots):
     """Every tool has written what it is for."""
     def sizes(pattern):
         return [path.stat().st_size for path in folder.glob(pattern)]
@@ -124,7 +124,7 @@ def check_files(folder, log, steps, device):
     expected = {"metrics.jsonl": 1, "run.jsonl": 1, "metrics_by_rank/rank_0.jsonl": 1, "tb/*/rank_0/events.out.tfevents.*": 1,
                 "tb/*/rank_0/wandb/offline-run-*/run-*.wandb": 1, f"profile_trace/iteration_{cycle(steps)}/rank0_trace.json": 1,
                 "profile_trace/*/*": 1}
-    if device != "cpu":
+    if snapshots:
         expected[f"memory_snapshot/iteration_{cycle(steps)}/rank0_memory_snapshot.pickle"] = 1
     for pattern, count in expected.items():
         found = sizes(pattern)
@@ -168,19 +168,19 @@ class Bench:
             return self.step_seconds(log, self.args.steps)
 
     def observed(self):
-        steps, device = self.args.steps, self.args.device
+        steps = self.args.steps
         with tempfile.TemporaryDirectory() as folder:
             port = free_port()
             scraper = Asker(f"http://127.0.0.1:{port}/metrics", self.args.scrape_seconds)
             page = Page(self.args.titanium, folder, self.environment, self.args.page_seconds)
             scraper.start()
-            snapshots = [] if device == "cpu" else ["--profiling.enable_memory_snapshot"]
+            snapshots = ["--profiling.enable_memory_snapshot"] if self.args.device != "cpu" and not self.args.no_snapshot else []
             try:
                 log = self.train(folder, steps, *ON, *profiling(steps), *snapshots, "--metrics.port", str(port))
             finally:
                 scraper.end()
                 seen = page.end()
-            check_files(pathlib.Path(folder), log, steps, device)
+            check_files(pathlib.Path(folder), log, steps, snapshots)
             scraped = re.search(r"(?m)^titanium_step (\d+)", scraper.last)
             check(scraped and int(scraped[1]) > cycle(steps), "it was not scraped while it was measured")
             check(seen > 0, "the page has not shown a step")
@@ -273,6 +273,7 @@ def main():
     parser.add_argument("--limit", type=float, default=0.5, help="percent")
     parser.add_argument("--scrape-seconds", type=float, default=1)
     parser.add_argument("--page-seconds", type=float, default=3)
+    parser.add_argument("--no-snapshot", action="store_true", help="leave the history of memory off, to see what it takes of the cost")
     parser.add_argument("--out", help="also writes the result there, as Markdown")
     parser.add_argument("options", nargs="*")
     args = parser.parse_args()
