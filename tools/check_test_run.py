@@ -20,6 +20,11 @@ def has_gpu():
     return any(pathlib.Path("/dev").glob("nvidia[0-9]*"))
 
 
+def has_nvcc():
+    folders = [os.environ["PATH"], f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/bin"]
+    return "CUDACXX" in os.environ or shutil.which("nvcc", path=":".join(folders)) is not None
+
+
 def may_mount():
     status = pathlib.Path("/proc/self/status").read_text()
     effective = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
@@ -52,6 +57,7 @@ ALLOWED = {
     "no chromium": lambda: not installs_chromium(),
     "HIP cannot compile here": lambda: not (shutil.which("clang++-19") and pathlib.Path("/usr/include/hip/hip_runtime.h").exists()),
     "network namespaces cannot be made here": lambda: not has_namespaces(),
+    "a build without CUDA has no NVTX": lambda: os.environ.get("TITANIUM_CUDA") == "off" or not has_nvcc(),
     "SLURM cannot run here": lambda: os.geteuid() != 0 or not has_slurm(),
 }
 

@@ -5,10 +5,16 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
 import xml.etree.ElementTree
+
+from skipped import skip
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch_tb_profiler import io as trace_files
+from torch_tb_profiler.profiler.loader import RunLoader
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TITANIUM = os.environ["TITANIUM"]
@@ -19,6 +25,75 @@ OPTIONS = f"""
 --training.local_batch_size=2 --training.mixed_precision_param=float32 --training.device=cpu
 --metrics.disable_color_printing
 """.split()
+
+BASE_CONFIG = """
+[job]
+description = "model debug training for integration tests"
+print_config = false
+[profiling]
+enable_profiling = false
+save_traces_folder = "profile_trace"
+profile_freq = 10
+enable_memory_snapshot = false
+save_memory_snapshot_folder = "memory_snapshot"
+[metrics]
+log_freq = 1
+disable_color_printing = false
+enable_tensorboard = false
+save_tb_folder = "tb"
+enable_wandb = false
+[model]
+name = "llama3"
+flavor = "debugmodel"
+hf_assets_path = "./tests/assets/tokenizer"
+[optimizer]
+name = "AdamW"
+lr = 8e-4
+eps = 1e-8
+[lr_scheduler]
+warmup_steps = 2
+decay_ratio = 0.8
+decay_type = "linear"
+min_lr_factor = 0.0
+[training]
+local_batch_size = 8
+seq_len = 2048
+max_norm = 1.0
+steps = 10
+dataset = "c4_test"
+[parallelism]
+data_parallel_replicate_degree = 1
+data_parallel_shard_degree = -1
+fsdp_reshard_after_forward = "default"
+tensor_parallel_degree = 1
+enable_async_tensor_parallel = false
+pipeline_parallel_degree = 1
+context_parallel_degree = 1
+expert_parallel_degree = 1
+expert_tensor_parallel_degree = 1
+[checkpoint]
+enable = false
+folder = "checkpoint"
+interval = 10
+last_save_model_only = false
+export_dtype = "float32"
+async_mode = "disabled"
+[activation_checkpoint]
+mode = "selective"
+selective_ac_option = '2'
+[compile]
+enable = false
+components = ["model", "loss"]
+[quantize.linear.float8]
+enable_fsdp_float8_all_gather = false
+precompute_float8_dynamic_scale_for_fsdp = false
+filter_fqns = ["output"]
+[validation]
+enable = false
+dataset = "c4_validation"
+freq = 5
+steps = 10
+"""
 
 
 class Profiling(unittest.TestCase):
@@ -95,15 +170,54 @@ class Profiling(unittest.TestCase):
         self.assertEqual(self.traces(), [])
         self.assertEqual(self.traces(name="elsewhere"), ["iteration_5/rank0_trace.json"])
 
-    def test_every_rank_writes_its_collectives(self):
-        """The options are those of torchtitan's integration test "default", with its schedule of ten steps."""
-        self.train("--training.steps=10", "--profiling.enable_profiling", "--metrics.enable_tensorboard", ranks=2)
-        self.assertEqual(self.traces(), ["iteration_10/rank0_trace.json", "iteration_10/rank1_trace.json"])
-        trace = self.read("iteration_10/rank1_trace.json")
-        self.assertEqual(trace["distributedInfo"], {"backend": "gloo", "rank": 1, "world_size": 2})
-        ranges = self.ranges(trace)
-        for name in ("all_gather fsdp", "wait for all_gather fsdp", "reduce_scatter fsdp", "all_reduce fsdp"):
-            self.assertIn(name, list(ranges))
+    def opened_by_tensorboard(self, iteration, dump="run"):
+        """What the loader of TensorBoard's plug-in makes of the traces of a cycle, by worker: they need names that it takes for traces."""
+        folder = self.folder / "plugin"
+        folder.mkdir()
+        for trace in (self.folder / dump / "profile_trace" / iteration).iterdir():
+            shutil.copy(trace, folder / trace.name.replace("_trace.json", ".pt.trace.json"))
+        return {worker: profile for (worker, _), profile in RunLoader("run", str(folder), trace_files.Cache()).load().profiles.items()}
+
+    def test_the_plug_in_of_tensorboard_opens_a_trace(self):
+        self.train("--training.steps=2", "--training.local_batch_size=1", "--profiling.enable_profiling", "--profiling.profile_freq=2",
+                   "--profiling.profiler_warmup=1")
+        (worker, profile), = self.opened_by_tensorboard("iteration_2").items()
+        self.assertEqual(worker, "rank0")
+        self.assertEqual([view.display_name for view in profile.views], ["Overview", "Operator", "Trace"])
+        self.assertEqual([row[0] for row in profile.overview["steps"]["rows"]], ["2"])
+        calls = {row["name"]: row["calls"] for row in profile.operation_table_by_name["data"]}
+        recorded = collections.Counter(event["name"] for event in self.read("iteration_2/rank0_trace.json")["traceEvents"]
+                                       if event.get("cat") == "cpu_op")
+        for name in ("aten::mm", "attention backward"):
+            self.assertGreater(calls[name], 0)
+            self.assertEqual(calls[name], recorded[name], name)
+
+    def test_the_integration_case_default_of_torchtitan(self):
+        """The values of torchtitan 0.2.2's tests/integration_tests/base_config.toml and the two options of its case "default", unchanged, on four ranks as
+        there; only batch and sequence are smaller, and the ranks have no GPUs."""
+        config = self.folder / "base_config.toml"
+        config.write_text(BASE_CONFIG)
+        done = subprocess.run([TITANIUM, "launch", "--nproc-per-node", "4", "--", "train", f"--job.config_file={config}", f"--job.dump_folder={self.folder}/run",
+                               "--profiling.enable_profiling", "--metrics.enable_tensorboard",
+                               "--training.device=cpu", "--training.seq_len=16", "--training.local_batch_size=2"],
+                              cwd=ROOT, capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("Training completed", done.stdout)
+        self.assertEqual(self.traces(), [f"iteration_10/rank{rank}_trace.json" for rank in range(4)])
+        for rank in range(4):
+            trace = self.read(f"iteration_10/rank{rank}_trace.json")
+            self.assertEqual(trace["distributedInfo"], {"backend": "gloo", "rank": rank, "world_size": 4})
+            ranges = self.ranges(trace)
+            for name in ("ProfilerStep#10", "all_gather fsdp", "wait for all_gather fsdp", "reduce_scatter fsdp", "all_reduce fsdp"):
+                self.assertIn(name, list(ranges))
+        (events,) = (self.folder / "run/tb").rglob("events.out.tfevents.*")
+        curves = EventAccumulator(str(events.parent), size_guidance={"scalars": 0}).Reload()
+        losses = curves.Scalars("loss_metrics/global_avg_loss")
+        self.assertEqual([point.step for point in losses], list(range(1, 11)))
+        self.assertLess(losses[-1].value, losses[0].value)
+        logged = [json.loads(line)["loss"] for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
+        for point, loss in zip(losses, logged, strict=True):
+            self.assertAlmostEqual(point.value, loss, places=5)
 
     def test_actions_of_a_pipeline_are_ranges(self):
         self.train("--training.steps=2", "--training.local_batch_size=4", "--parallelism.pipeline_parallel_degree=2",
@@ -159,8 +273,9 @@ class Profiling(unittest.TestCase):
         self.assertEqual(done.stderr, "titanium: profiling.enable_memory_snapshot = true needs a GPU, because it shows the GPU's memory; "
                                       "this run is on the CPU. Leave it off.\n")
 
-    @unittest.skipUnless(LISTENER.exists(), "a build without CUDA has no NVTX")
     def test_tools_of_nvidia_see_the_ranges_without_the_profiler(self):
+        if not LISTENER.exists():
+            skip(self, "a build without CUDA has no NVTX")
         log = self.folder / "ranges"
         self.train("--training.steps=1", environment={"NVTX_INJECTION64_PATH": str(LISTENER), "NVTX_LISTENER_LOG": str(log)})
         lines = log.read_text().splitlines()

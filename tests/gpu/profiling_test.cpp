@@ -66,6 +66,7 @@ TEST_F(ProfilingGpu, KernelsAndRangesAreInTheTrace) {
   EXPECT_TRUE(any_event(trace, "cuda_runtime", "LaunchKernel"));
   EXPECT_TRUE(any_event(trace, "cpu_op", "aten::mm"));
   EXPECT_TRUE(any_event(trace, "user_annotation", "ProfilerStep#2"));
+  EXPECT_TRUE(any_event(trace, "user_annotation", "product"));
 }
 
 TEST_F(ProfilingGpu, ASnapshotHasSegmentsAndHistory) {
