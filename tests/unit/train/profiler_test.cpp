@@ -1,5 +1,5 @@
-// Which steps the profiler records. The letters are written out by hand, as torch.profiler.schedule(wait, warmup, active)
-// has them; its steps count from 0.
+// Which steps the profiler records. The letters are written out by hand, as torch.profiler.schedule(wait, warmup,
+// active) has them; its steps count from 0.
 #include "titanium/train/profiler.h"
 
 #include <gtest/gtest.h>
