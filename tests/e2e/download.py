@@ -120,6 +120,10 @@ class Download(unittest.TestCase):
         self.run_titanium(hub, REPO, "--local-dir", str(self.home / "plain"), "--include", "config.json")
         self.assertFalse([path for _, path, _ in hub.hub.requests if "/resolve/" in path])
 
+    def test_a_pipe_is_told_how_far_the_files_are(self):
+        run = self.run_titanium(self.hub(), REPO, TITANIUM_PROGRESS_SECONDS="0")
+        self.assertRegex(run.stderr, r"\A(downloading: \d+% \(.* of .*\).*\n)*downloading: 100% \(.*\), .*/s, in .*\n\Z")
+
     def test_data_sets(self):
         hub = hub_server.Hub("acme/texts", {"data/a.jsonl": b'{"text": "a"}\n'}, kind="datasets")
         self.addCleanup(hub.__exit__)

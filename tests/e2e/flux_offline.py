@@ -41,19 +41,23 @@ class FluxOffline(unittest.TestCase):
         cls.four_ranks = ("--training.local_batch_size=2", "--validation.local_batch_size=2", "--parallelism.data_parallel_shard_degree=2",
                           "--parallelism.context_parallel_degree=2")
         cls.prepared, cls.validation = cls.folder / "prepared", cls.folder / "prepared_validation"
-        cls.said = cls.prepare(cls.prepared)
+        cls.said = cls.prepare(cls.prepared, TITANIUM_PROGRESS_SECONDS="0")
         cls.prepare(cls.validation, "--validation")
         cls.offline = ("--encoder.offline", f"--training.dataset_path={cls.prepared}", f"--validation.dataset_path={cls.validation}")
 
     @classmethod
-    def run_program(cls, *arguments, code=0):
-        finished = subprocess.run([PROGRAM, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True)
+    def run_program(cls, *arguments, code=0, **environment):
+        """What it has written to stdout, or with a failure to stderr; with variables of its own to both."""
+        finished = subprocess.run([PROGRAM, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, env={**os.environ, **environment})
         assert finished.returncode == code, (finished.returncode, finished.stdout, finished.stderr)
+        if environment:
+            return finished.stdout + finished.stderr
         return finished.stderr if code else finished.stdout
 
     @classmethod
-    def prepare(cls, out, *options, shard=5, code=0):
-        return cls.run_program("data", "prepare-images", "--out", out, "--batch", 3, "--shard-samples", shard, *cls.options, *options, code=code)
+    def prepare(cls, out, *options, shard=5, code=0, **environment):
+        return cls.run_program("data", "prepare-images", "--out", out, "--batch", 3, "--shard-samples", shard, *cls.options, *options, code=code,
+                               **environment)
 
     def train(self, dump, *options, ranks=1):
         """The losses of training, and of validation."""
@@ -90,6 +94,9 @@ weight = 1
 
     def test_training_from_prepared_encodings_gives_the_same_numbers(self):
         self.assertIn("has 32 samples, 0 of them from before; 0 images were too small, 0 records were bad.", self.said)
+        self.assertIn("INFO - Prepared 32 images in 6 archives\n", self.said)
+        self.assertRegex(self.said, r"(?m)^encoding images: 3, .*/s, for ")
+        self.assertRegex(self.said, r"(?m)^encoding images: 32, .*/s, for ")
         names = sorted(path.name for path in (self.prepared / "shards").iterdir())
         self.assertEqual(names, [f"{i:05}.tar" for i in range(6)])  # batches of 3 until there are 5
         # 12 steps of 4 samples: the second epoch cuts pictures elsewhere when they are read again, so only square ones are compared there.

@@ -121,6 +121,8 @@ class ObjectCheckpoints(s3_case.S3Case):
                 self.assertIn("complete, and all bytes agree with the checksums of titanium.json", self.tool("verify", f"{address}/step-3"))
         puts = [path.split("?")[0].rsplit("/", 1)[1] for method, path, _ in self.proxy.requests if method in ("PUT", "POST") and "/hf0/step-3/" in path]
         self.assertEqual((puts[0], puts[-1]), (".unfinished", "model.safetensors"))
+        told = self.train("s3://runs/told", 1, larger, *self.HUGGING_FACE, TITANIUM_PROGRESS_SECONDS="0")
+        self.assertRegex(told, r"(?m)^uploading the weights: 100% \(.* of .*\)")
         self.assertIn("Loading the checkpoint from s3://runs/hf0/step-3", self.train("s3://runs/hf0", 3, larger, *self.HUGGING_FACE))
         self.train("other", 1, larger, "--checkpoint.initial_load_path=s3://runs/hf0/step-3", "--checkpoint.initial_load_in_hf")
 
@@ -158,7 +160,7 @@ class ObjectCheckpoints(s3_case.S3Case):
         self.train("s3://runs/f", 2, larger)
         source, assets = "s3://runs/f/step-2", ("--hf-assets", str(self.assets("larger")))
         hf, dcp, torch_file = (f"s3://runs/converted/{name}" for name in ("hf", "dcp", "weights.pt"))
-        self.convert(source, hf, "--to", "hf", *assets)
+        self.assertRegex(self.convert(source, hf, "--to", "hf", *assets, TITANIUM_PROGRESS_SECONDS="0"), r"(?m)^uploading: 100% \(.* of .*\)")
         self.convert(hf, dcp, "--to", "dcp")
         self.convert(dcp, torch_file, "--to", "torch")
         self.convert(torch_file, str(self.home / "back"), "--to", "hf", *assets)
@@ -209,8 +211,8 @@ class ObjectCheckpoints(s3_case.S3Case):
         self.assertNotIn("stale.txt", self.server.names("runs", "fresh/"))
         self.assertEqual(len(list(temporary.iterdir())), 1)
 
-    def convert(self, *arguments, code=0):
-        run = subprocess.run([TITANIUM, "convert", *arguments], capture_output=True, text=True, env=self.environment())
+    def convert(self, *arguments, code=0, **environment):
+        run = subprocess.run([TITANIUM, "convert", *arguments], capture_output=True, text=True, env=self.environment(**environment))
         self.assertEqual(run.returncode, code, run.stdout + run.stderr)
         return run.stdout + run.stderr
 

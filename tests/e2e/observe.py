@@ -213,6 +213,33 @@ class Progress(unittest.TestCase):
         self.assertRegex(bars[-2], r"\[#{16}\] 100%  [\d.]+ [kM]?B/s  in \d+ s\x1b\[K$")
         self.assertEqual(self.shown_by("--quiet"), "")
 
+    def said_by(self, *command):
+        """The pieces of work of which a program tells that writes to a pipe, each with the amount of its last line."""
+        done = subprocess.run([PROGRAM, *map(str, command)], cwd=ROOT, capture_output=True, text=True, env={**os.environ, "TITANIUM_PROGRESS_SECONDS": "0"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = re.findall(r"(?m)^([a-zA-Z, ]+): (\d+%) \(.+ of .+\)(?:, .+/s, .+)?$", done.stderr)
+        self.assertEqual(len(lines), len(done.stderr.splitlines()), done.stderr)
+        return dict(lines)
+
+    def test_long_work_tells_lines_to_a_pipe(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            train = ["train", "--job.config_file=configs/llama3/debug_model.toml", "--training.device=cpu", "--training.seq_len=16", "--training.local_batch_size=1",
+                     "--checkpoint.enable", f"--job.dump_folder={folder}"]
+            self.assertEqual(self.said_by(*train, "--training.steps=1"), {"saving the checkpoint": "100%"})
+            self.assertEqual(self.said_by(*train, "--training.steps=2", "--checkpoint.last_save_model_only", "--checkpoint.last_save_in_hf"),
+                             {"loading the model": "100%", "loading the optimizer": "100%", "saving the weights": "100%"})
+            weights = folder / "checkpoint/step-2"
+            self.assertEqual(self.said_by(*train, "--training.steps=1", "--checkpoint.folder=other", f"--checkpoint.initial_load_path={weights}",
+                                          "--checkpoint.initial_load_in_hf"), {"loading weights": "100%", "saving the checkpoint": "100%"})
+            self.assertEqual(self.said_by("convert", weights, folder / "dcp", "--to", "dcp"), {"converting weights": "100%"})
+            text, tokenizer = ROOT / "tests/assets/c4_test", ROOT / "tests/assets/tokenizer"
+            self.assertEqual(self.said_by("data", "prepare", text, "--tokenizer", tokenizer, "--out", folder / "shards"), {"tokenising": "100%"})
+            jsonl = next(text.glob("*.json*"))
+            self.assertEqual(self.said_by("tokenizer", "train", "--input", jsonl, "--vocab-size", "300", "--out", folder / "learned"),
+                             {"counting words": "100%", "merging pairs": "100%"})
+            self.assertEqual(self.said_by("data", "prepare", text, "--tokenizer", tokenizer, "--out", folder / "again", "--quiet"), {})
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -31,6 +31,7 @@ namespace fs = std::filesystem;
 using checkpoint::DcpPath;
 
 constexpr uint64_t kDcpFileBytes = uint64_t{128} << 20;  // held in memory until it is written
+constexpr size_t kUploadedPiece = size_t{16} << 20;      // between two looks at the progress
 
 struct OutputTensor {
   std::string name;
@@ -207,15 +208,25 @@ void write_objects(const fs::path& target, const std::function<void()>& write) {
   checkpoint::unmark_unfinished(target);
 }
 
-// Sends a folder to an address, file by file; last what makes it whole.
+// Sends a folder to an address, file by file and piece by piece; last what makes it whole.
 void send_folder(const fs::path& folder, const fs::path& target) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  int64_t all = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+    all += static_cast<int64_t>(entry.file_size());
+  }
   std::ranges::sort(names, {}, [](const std::string& name) { return std::pair(checkpoint::is_marker(name), name); });
+  Progress progress("uploading", all, ProgressUnit::kBytes);
   for (const std::string& name : names) {
-    const checkpoint::MappedFile bytes(folder / name, "file");
+    const checkpoint::MappedFile file(folder / name, "file");
     checkpoint::TemporaryFile object(target / name);
-    object.write(bytes.bytes());
+    for (auto bytes = file.bytes(); !bytes.empty();) {
+      const auto piece = bytes.first(std::min(bytes.size(), kUploadedPiece));
+      object.write(piece);
+      bytes = bytes.subspan(piece.size());
+      progress.add(static_cast<int64_t>(piece.size()));
+    }
     object.publish();
   }
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "titanium/base/error.h"
+#include "titanium/base/progress.h"
 #include "titanium/checkpoint/sidecar.h"
 #include "titanium/comm/text_collectives.h"
 
@@ -81,6 +82,9 @@ std::string HuggingFaceUpload::write(std::span<const checkpoint::DcpTensorItem> 
   for (const checkpoint::DcpTensorItem& part : parts) plan_.warn_if_left_out(part.name, part.tensor);
   const auto& own = ranges_[static_cast<size_t>(group_.rank())];
   const size_t rounds = std::ranges::max(ranges_, {}, &std::vector<HuggingFaceExport::Range>::size).size();
+  uint64_t bytes = 0;
+  for (const HuggingFaceExport::Range& range : own) bytes += range.end - range.begin;
+  Progress progress("uploading the weights", static_cast<int64_t>(bytes), ProgressUnit::kBytes);
   std::string failure;
   for (size_t round = 0; round < rounds; ++round) {
     std::vector<std::string> sent(ranges_.size());
@@ -89,6 +93,7 @@ std::string HuggingFaceUpload::write(std::span<const checkpoint::DcpTensorItem> 
     if (round < own.size()) attempt(failure, [&] { write_range(own[round], received); });
     const bool ends_file = round < own.size() && (round + 1 == own.size() || own[round + 1].file != own[round].file);
     if (ends_file) attempt(failure, [&] { finish_file(own[round].file); });
+    if (round < own.size()) progress.add(static_cast<int64_t>(own[round].end - own[round].begin));
   }
   TI_CHECK(failure.empty(), "{}", failure);
   return checkpoint::format_sidecar({.facts = {}, .sums = sums_});

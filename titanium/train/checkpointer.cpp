@@ -4,6 +4,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
+#include "titanium/base/progress.h"
 #include "titanium/checkpoint/step_objects.h"
 #include "titanium/comm/text_collectives.h"
 #include "titanium/models/hugging_face_upload.h"
@@ -180,8 +181,12 @@ void Checkpointer::save_hugging_face() {
       {.prepare = [&](const fs::path& folder) { out.create_files(folder); },
        .write =
            [&](const fs::path& folder) {
+             int64_t bytes = 0;
+             for (const auto& item : state.tensors) bytes += static_cast<int64_t>(item.tensor.nbytes());
+             Progress progress("saving the weights", bytes, ProgressUnit::kBytes);
              for (const auto& item : state.tensors) {
                out.write(folder, item.name, item.box, item.tensor);
+               progress.add(static_cast<int64_t>(item.tensor.nbytes()));
              }
              out.finish(folder);
              return std::string();

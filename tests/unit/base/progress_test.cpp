@@ -63,6 +63,41 @@ TEST(Progress, ATerminalGetsABarWithRateAndTimeLeftInEightyColumns) {
   EXPECT_TRUE(work.written.ends_with("[################] 100%  2 GB/s  in 1 h 6 min\x1b[K\n")) << work.written;
 }
 
+TEST(Progress, WorkOfUnknownSizeTellsItsRateAndEndsWithItsLastState) {
+  for (const bool terminal : {false, true}) {
+    std::string written;
+    double now = 100;
+    {
+      Progress progress("encoding", Progress::kUnknownTotal, ProgressUnit::kItems,
+                        {.terminal = terminal,
+                         .clock = [&] { return now; },
+                         .write = [&](std::string_view text) { written += text; }});
+      now = 112;
+      progress.update(1200);
+      now = 115;
+      progress.update(1500);
+      now = 120;
+    }
+    EXPECT_EQ(written, terminal ? "\rencoding                 1,200  100/s  for 12 s\x1b[K"
+                                  "\rencoding                 1,500  100/s  for 15 s\x1b[K"
+                                  "\rencoding                 1,500  75/s  for 20 s\x1b[K\n"
+                                : "encoding: 1,200, 100/s, for 12 s\nencoding: 1,500, 75/s, for 20 s\n");
+  }
+}
+
+TEST(Progress, TheTimeBetweenLinesMayBeShorter) {
+  std::string written;
+  double now = 100;
+  Progress progress(
+      "counting", 3, ProgressUnit::kItems,
+      {.line_seconds = 0, .clock = [&] { return now; }, .write = [&](std::string_view text) { written += text; }});
+  for (int64_t done = 1; done <= 3; ++done) now += 1, progress.update(done);
+  EXPECT_EQ(written,
+            "counting: 33% (1 of 3), 1/s, 2 s left\n"
+            "counting: 66% (2 of 3), 1/s, 1 s left\n"
+            "counting: 100% (3 of 3), 1/s, in 3 s\n");
+}
+
 TEST(Progress, ThreadsAddTheirShares) {
   TimedWork work(false);
   work.now = 150;

@@ -1,8 +1,10 @@
 // titanium data prepare-images: encodes a set of images once.
 #include "titanium/base/error.h"
+#include "titanium/base/progress.h"
 #include "titanium/base/thousands.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/cli/commands/data_commands.h"
+#include "titanium/cli/commands/train.h"
 #include "titanium/config/load_config.h"
 #include "titanium/models/registry.h"
 #include "titanium/train/task/prepare_images.h"
@@ -29,7 +31,13 @@ int prepare_image_data(Arguments args) {
   preparation.out = out;
   const JobConfig config = config::load_config(app.run_options()).config;
   const Device device = parse_device(config.training.device, /*local_rank=*/0);
-  const train::ImagePreparationCounts counts = train::prepare_images(config, preparation, device);
+  show_log();
+  std::optional<Progress> bar;
+  const train::ImagePreparationCounts counts = train::prepare_images(config, preparation, device, [&](int64_t images) {
+    if (!bar) bar.emplace("encoding images", Progress::kUnknownTotal);
+    bar->update(images);
+  });
+  bar.reset();
   fmt::print("{} has {} samples, {} of them from before; {} images were too small, {} records were bad.\n", out,
              with_thousands_separators(counts.samples), with_thousands_separators(counts.kept_samples),
              with_thousands_separators(counts.small_images), with_thousands_separators(counts.bad_records));

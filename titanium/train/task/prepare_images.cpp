@@ -191,7 +191,8 @@ void require_same_network(const fs::path& folder, const char* option, const data
 
 }  // namespace
 
-ImagePreparationCounts prepare_images(const JobConfig& config, const ImagePreparation& preparation, Device device) {
+ImagePreparationCounts prepare_images(const JobConfig& config, const ImagePreparation& preparation, Device device,
+                                      const std::function<void(int64_t images)>& on_images) {
   const auto built = models::build_model(config, config.training.seq_len);
   models::ImageModel& model = models::as_image_model(*built);
   model.compute_dtype = compute_dtype(config);
@@ -224,6 +225,7 @@ ImagePreparationCounts prepare_images(const JobConfig& config, const ImagePrepar
   for (auto batch = loader->next(); batch; batch = loader->next()) {
     add_batch(shards, *batch, encode_images(*batch, encoders, model, device));
     shards.after_batch(data::to_json(loader->state()), /*is_last=*/false);
+    if (on_images) on_images(shards.samples() - counts.kept_samples + loader->small_images() + loader->bad_records());
   }
   shards.after_batch(data::to_json(loader->state()), /*is_last=*/true);
   shards.finish();

@@ -1,6 +1,7 @@
 // Encodes a set of images and captions once, so that runs need neither the images nor the encoders.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "titanium/config/job_config.h"
@@ -26,9 +27,11 @@ struct ImagePreparationCounts {
 
 // Writes the folder of Note [Prepared images] in data/image/prepared_images.h, in the order of training without a
 // shuffle, with the encoders, sizes and compute dtype of the configuration. An archive appears whole or not at all, and
-// a preparation that was stopped goes on after its last archive, of which the log tells. Throws UsageError when `out`
-// was begun with other options, Error as the loader does.
-ImagePreparationCounts prepare_images(const JobConfig& config, const ImagePreparation& preparation, Device device);
+// a preparation that was stopped goes on after its last archive, of which the log tells. `on_images`, if there is one,
+// hears after each batch how many images were encoded or left out this time; how many there are is not known before.
+// Throws UsageError when `out` was begun with other options, Error as the loader does.
+ImagePreparationCounts prepare_images(const JobConfig& config, const ImagePreparation& preparation, Device device,
+                                      const std::function<void(int64_t images)>& on_images = {});
 
 // A prepared folder that the configuration trains from. Throws UsageError unless encoders, sizes and dtype are those of
 // the configuration, and as open_prepared_images does. Encoders are the same when the last parts of their names are
