@@ -16,6 +16,7 @@ import urllib.request
 import zlib
 
 import browser
+import PIL.Image
 import run_folders
 
 PROGRAM = os.environ["TITANIUM"]
@@ -165,6 +166,65 @@ class Page(unittest.TestCase):
         self.assertRegex(result["smoothed"], r"\d\.\d+ \(\d\.\d+\)")
         self.assertRegex(result["tokens"].replace("\n", " "), r"^tokens 78\d M.*step 1,[45]\d\d")
         self.assertEqual(result["theme"], ["dark", "light"])
+
+    def test_sources_of_a_mix_have_a_plot_with_their_names_and_unknown_numbers_one_each(self):
+        run = run_folders.write_run(self.folder / "mix", experts=2, end="completed")
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        for row in rows:
+            row |= {"tokens_by_source": {"web_crawl_2025": row["tokens"] * 3 // 4, "books": row["tokens"] // 4, "a/b": 7}, "my_own_number": row["step"] * 2,
+                    "own": {"deep_number": 1.5}}
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        dom = self.report(run)
+        named = {plot.attributes["data-plot"]: [entry.text for entry in plot.one(class_="legend").all("span")] for plot in dom.all("article", class_="plot")}
+        self.assertEqual(named["sources"], ["a/b", "books", "web_crawl_2025"])
+        self.assertEqual(named["expert_load"], ["layer 0", "layer 1"])
+        self.assertEqual([name for name in named if name.startswith("other-")], ["other-my_own_number", "other-own/deep_number"])
+        for name in ("sources", "other-my_own_number", "other-own/deep_number"):
+            curves = 3 if name == "sources" else 1
+            self.assertEqual(dom.one(data_plot=name).one("canvas").attributes["data-points"], str(curves * len(rows)), name)
+        self.assertRegex(dom.one(data_plot="other-my_own_number").one("canvas").attributes["aria-label"], r"^my_own_number: +2,000$")
+
+    MARKS = """
+      const near = (a, b) => Math.abs(a - b) < 90;
+      const [red, green, blue] = (() => { const probe = document.createElement('canvas').getContext('2d');
+        probe.fillStyle = getComputedStyle(root).getPropertyValue('--bad').trim(); probe.fillRect(0, 0, 1, 1); return probe.getImageData(0, 0, 1, 1).data; })();
+      document.body.dataset.marks = JSON.stringify(plots.map((plot) => {
+        draw(plot);
+        const ratio = plot.canvas.width / plot.canvas.clientWidth, context = plot.canvas.getContext('2d'), { box, scale } = plot;
+        const column = (x) => context.getImageData(Math.floor(x * ratio), Math.round(box.top * ratio), 1, Math.round((box.bottom - box.top) * ratio)).data;
+        const dashed = (step) => { const data = column(Math.round(scale.x(step)) + 0.5); let found = 0;
+          for (let i = 0; i < data.length; i += 4) found += data[i + 3] > 100 && near(data[i], red) && near(data[i + 1], green) && near(data[i + 2], blue);
+          return found / (data.length / 4); };
+        const alpha = (x, y) => context.getImageData(Math.round(x * ratio), Math.round(y * ratio), 1, 1).data[3];
+        const triangle = (step) => alpha(scale.x(step), box.bottom - 2) > 100 && alpha(scale.x(step), box.bottom - 4) > 60 && alpha(scale.x(step) - 6, box.bottom - 2) < 60;
+        return { id: plot.spec.id, restart: dashed(900), elsewhere: dashed(860), checkpoints: [200, 400, 600, 800].map(triangle), between: triangle(330) };
+      }));"""
+
+    def test_checkpoints_and_restarts_are_marked_on_every_plot(self):
+        again = {"event": "start", "unix_s": 1_790_000_950, "step": 900, "total_steps": 2000, "log_freq": 10, "model": "llama3 8B"}
+        run = run_folders.write_run(self.folder / "run", events=[again], end="completed")
+        marks = json.loads(self.report(run, script=self.MARKS).one("body").attributes["data-marks"])
+        self.assertEqual(len(marks), 8)
+        for plot in marks:
+            self.assertGreater(plot["restart"], 0.4, plot)  # dashes of 4 with gaps of 3
+            self.assertLess(plot["elsewhere"], 0.2, plot)
+            self.assertEqual((plot["checkpoints"], plot["between"]), ([True] * 4, False), plot)
+
+    def test_a_screenshot_has_the_curves_in_both_themes(self):
+        run = run_folders.write_run(self.folder / "run", ranks=3, end="completed")
+        self.report(run)
+        brightness = {}
+        for theme in ("light", "dark"):
+            file = self.folder / f"{theme}.png"
+            browser.Browser(self, self.folder).screenshot(f"file://{self.page}?theme={theme}", file, size=(1000, 2400))
+            with PIL.Image.open(file) as image:
+                picture = image.convert("RGB")
+            self.assertEqual(picture.size, (1000, 2400))
+            brightness[theme] = sum(picture.getpixel((2, 2390)))
+            colors = {color: count for count, color in picture.getcolors(1 << 24)}
+            self.assertGreater(colors.get((0x2B, 0xA3, 0x7A), 0), 60, theme)  # the curve of the third rank; its mark in the legend has 36 pixels at most
+        self.assertGreater(brightness["light"], 3 * 200)
+        self.assertLess(brightness["dark"], 3 * 60)
 
     def test_text_of_a_run_is_text(self):
         events = [{"event": "error", "rank": 0, "unix_s": 1_790_000_900, "message": EVIL}]

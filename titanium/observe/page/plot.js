@@ -128,6 +128,12 @@ function makeCurve(run, label, source, color, style = {}) {
 
 const withName = (run, label, several) => (several ? (label ? `${run.name}: ${label}` : run.name) : label);
 
+// What the name of a column has between a plot's prefix and suffix: a source as it is called, "layer 3" for a layer of experts.
+function nameOf(column, plot) {
+  const name = column.slice(plot.prefix.length, column.length - (plot.suffix || "").length);
+  return plot.prefix === "experts/" ? name.replace("_", " ") : name;
+}
+
 // The curves of a plot, for all runs.
 function curvesOf(plot) {
   const runs = state.data.runs, several = runs.length > 1, curves = [];
@@ -142,7 +148,7 @@ function curvesOf(plot) {
       if (!values.y.some((value) => value !== null)) return;
       const single = names.length === 1;
       const label = plot.ranks ? `rank ${name}` : plot.names ? single ? "" : plot.names[plot.columns.indexOf(name)] :
-        plot.prefix ? name.slice(plot.prefix.length, name.length - (plot.suffix || "").length).replace("_", " ") : plot.validation ? "training" : "";
+        plot.prefix ? nameOf(name, plot) : plot.validation ? "training" : "";
       const color = PALETTE[(several ? r : single ? 0 : i) % PALETTE.length];
       curves.push(makeCurve(run, withName(run, several && single ? "" : label, several), values, color, { dash: several ? i : 0 }));
     });
