@@ -247,7 +247,7 @@ function show(data) {
 
 // --- a live page --------------------------------------------------------------------------------------------------------
 
-// A zoomed plot in steps gets all the points of its range.
+// A zoomed plot in steps gets the points of its range alone, and so more of them.
 async function fetchDetail() {
   if (!state.zoom || state.axis !== "step") { state.detail = null; return; }
   const [from, to] = state.zoom, answer = await fetch(`data.json?from=${Math.floor(from)}&to=${Math.ceil(to)}`);
