@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import image_training
 from floor import MODELS, floor_seconds
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -177,6 +178,14 @@ def image_row(setting):
             f"{setting.mark} at {setting.most_gib} GiB: {'reached' if reached else 'missed'} |")
 
 
+def from_images_row(folder):
+    setting = image_training.REAL
+    try:
+        return image_training.row(setting, image_training.compare(setting, folder=folder))
+    except RuntimeError as error:
+        return f"| {setting.name} | {error} | | | | missed |"
+
+
 def program(*arguments, folder, titanium=OURS):
     log = open(folder / "log", "w")
     return subprocess.Popen([titanium, *arguments, "--job.dump_folder", str(folder)], cwd=ROOT, stdout=log, stderr=log)
@@ -299,12 +308,15 @@ def main():
         print(table[-1], flush=True)
         options.result.write_text("\n".join(table) + "\n")
     images = [setting for setting in IMAGES if re.search(options.rows, setting.name)]
-    if not images:
-        return
-    table += ["", "Image models, the step alone, without encoders and data:", "", "| setting | images/s | GiB | best peer | mark |", "|---|---|---|---|---|"]
+    if images:
+        table += ["", "Image models, the step alone, without encoders and data:", "", "| setting | images/s | GiB | best peer | mark |", "|---|---|---|---|---|"]
     for setting in images:
         table.append(image_row(setting))
         print(table[-1], flush=True)
+        options.result.write_text("\n".join(table) + "\n")
+    if re.search(options.rows, image_training.REAL.name):
+        table += ["", "Training from images, against the model's step in the same run:", "", *image_training.HEADER, from_images_row(new_folder(options.work, "images"))]
+        print("\n".join(table[-3:]), flush=True)
         options.result.write_text("\n".join(table) + "\n")
 
 
