@@ -21,4 +21,8 @@ Tensor copy_to_device(std::span<const int32_t> values, Device device) { return c
 
 Tensor copy_to_device(std::span<const int64_t> values, Device device) { return copy(values, at::kLong, device); }
 
+Tensor copy_to_device(std::span<const float> values, Device device) { return copy(values, at::kFloat, device); }
+
+Tensor copy_to_device(std::span<const uint8_t> values, Device device) { return copy(values, at::kByte, device); }
+
 }  // namespace titanium

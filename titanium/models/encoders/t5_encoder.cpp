@@ -6,6 +6,7 @@
 #include <ATen/ops/log.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
@@ -107,7 +108,8 @@ class T5Encoder : public TextEncoder {
     const c10::AutoGradMode no_grad(false);
     Tensor x = at::embedding(table_, tokens_BL);
     const Tensor bias_LLH = at::embedding(bias_, buckets_of(tokens_BL.size(1), sizes_, table_.device()));
-    const Tensor bias = bias_LLH.permute({2, 0, 1}).unsqueeze(0);
+    // Attention on a GPU reads a bias in place only where columns are next to each other.
+    const Tensor bias = bias_LLH.permute({2, 0, 1}).contiguous().unsqueeze(0);
     FrozenFetch next = layers_.at(0)();
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer layer(next());
@@ -123,9 +125,7 @@ class T5Encoder : public TextEncoder {
 
  private:
   Tensor normalised(const Tensor& x, const Tensor& weight) const {
-    const Tensor precise = x.to(at::kFloat);
-    const Tensor rstd = precise.square().mean(-1, /*keepdim=*/true).add_(sizes_.eps).rsqrt_();
-    return precise.mul(rstd).to(x.scalar_type()) * weight;
+    return at::rms_norm(x, {sizes_.dim}, weight, sizes_.eps);
   }
   Tensor attended(const Layer& layer, const Tensor& x, const Tensor& bias) const {
     const auto heads = [&](const Tensor& weight) {

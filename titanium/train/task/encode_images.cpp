@@ -1,8 +1,5 @@
 #include "titanium/train/task/encode_images.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
-
 #include "titanium/base/error.h"
 #include "titanium/tensor/host_copy.h"
 
@@ -12,10 +9,9 @@ namespace {
 bool is_prepared(const data::ImageBatch& batch) { return !batch.encodings.text.empty(); }
 
 Tensor images_of(const data::ImageBatch& batch, Device device) {
-  // The copy that follows reads it; nothing writes.
-  auto* const pixels = const_cast<uint8_t*>(batch.pixels.data());
-  const Tensor host = at::from_blob(pixels, {batch.samples, 3, batch.size, batch.size}, at::kByte);
-  return host.to(device).to(at::kFloat).div_(127.5).sub_(1);
+  const Tensor pixels =
+      copy_to_device(batch.pixels, device).view({batch.samples, 3, batch.size, batch.size}).to(at::kFloat);
+  return pixels.div_(127.5).sub_(1);
 }
 
 Tensor encode(const models::TextEncoder& encoder, const std::vector<int32_t>& tokens, int64_t captions, Device device) {
@@ -27,12 +23,10 @@ Tensor encode(const models::TextEncoder& encoder, const std::vector<int32_t>& to
   return encoder.encode(copy_to_device(tokens, encoder.device()).view({captions, -1}).to(at::kLong)).to(device);
 }
 
-// A copy, because the batch may go before the step has read it.
 Tensor prepared_rows(const std::vector<uint8_t>& bytes, const Shape& shape, Dtype dtype, Device device) {
-  const Tensor rows = at::empty(shape, at::TensorOptions(dtype).device(device));
-  TI_ASSERT(bytes.size() == rows.nbytes(), "prepared rows have {} bytes, not {}", bytes.size(), rows.nbytes());
-  rows.copy_(at::from_blob(const_cast<uint8_t*>(bytes.data()), shape, dtype));
-  return rows;
+  const auto wanted = static_cast<size_t>(volume(shape)) * c10::elementSize(dtype);
+  TI_ASSERT(bytes.size() == wanted, "prepared rows have {} bytes, not {}", bytes.size(), wanted);
+  return copy_to_device(bytes, device).view(dtype).view(shape);
 }
 
 }  // namespace

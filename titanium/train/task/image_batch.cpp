@@ -1,6 +1,5 @@
 #include "titanium/train/task/image_batch.h"
 
-#include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
 #include <cmath>
@@ -10,6 +9,7 @@
 #include "titanium/ops/counter_normal.h"
 #include "titanium/ops/init.h"
 #include "titanium/ops/modulation.h"
+#include "titanium/tensor/host_copy.h"
 #include "titanium/tensor/trace_scope.h"
 
 namespace titanium::train {
@@ -41,7 +41,7 @@ Tensor times_of(const std::vector<int64_t>& numbers, const ImagePlace& place) {
       times.push_back(static_cast<float>(time_of(number, place.times, key)));
     }
   }
-  return at::tensor(times, at::kFloat).to(place.device);
+  return copy_to_device(times, place.device);
 }
 
 class ImageBatchOfTask : public Batch {
@@ -87,6 +87,7 @@ ImageMicroBatch::ImageMicroBatch(const data::ImageBatch& batch, const ImagePlace
     return ops::counter_normal(ops::parameter_key(name, place.seed), batch.numbers, elements, place.device)
         .view({n, args.latent_channels, side, side});
   };
+  const Tensor times = times_of(batch.numbers, place), t = times.view({-1, 1, 1, 1});
   auto [captions, moments] = encode_images(batch, place.encoders, place.model, place.device);
   auto& [text, pooled] = captions;
   Tensor latents = models::Autoencoder::sampled(moments, noise_of("autoencoder.noise"), args).to(at::kFloat);
@@ -96,7 +97,6 @@ ImageMicroBatch::ImageMicroBatch(const data::ImageBatch& batch, const ImagePlace
     for (Tensor* x : {&text, &pooled, &latents, &noise}) *x = x->repeat_interleave(kTimeStrata, 0);
     counted_ *= kTimeStrata;
   }
-  const Tensor times = times_of(batch.numbers, place), t = times.view({-1, 1, 1, 1});
   const auto rows_here = [&](const Tensor& x) { return ops::share_of(x, 1, place.share); };
   inputs_ = {.latents_BSP = rows_here(models::pack_latents(latents * (1 - t) + noise * t)),
              .text_BLC = rows_here(text),
