@@ -8,7 +8,7 @@
 #include "titanium/models/registry.h"
 #include "titanium/parallel/parallel_dims.h"
 #include "titanium/train/host_memory.h"
-#include "titanium/train/task/image_encoders.h"
+#include "titanium/train/task/encode_images.h"
 #include "titanium/train/train_state.h"
 
 namespace titanium::train {
@@ -42,6 +42,44 @@ TEST(FrozenEncoders, ACutT5GivesTheSameBits) {
         group->barrier();
       });
     }
+  }
+}
+
+// Says how many captions the encoder was asked for.
+class CountingEncoder : public models::TextEncoder {
+ public:
+  CountingEncoder(std::unique_ptr<models::TextEncoder> encoder, int64_t& captions)
+      : encoder_(std::move(encoder)), captions_(captions) {}
+  Tensor encode(const Tensor& tokens_BL) const override {
+    captions_ += tokens_BL.size(0);
+    return encoder_->encode(tokens_BL);
+  }
+  int64_t width() const override { return encoder_->width(); }
+  int64_t vocabulary() const override { return encoder_->vocabulary(); }
+  Device device() const override { return encoder_->device(); }
+
+ private:
+  std::unique_ptr<models::TextEncoder> encoder_;
+  int64_t& captions_;
+};
+
+TEST(FrozenEncoders, EqualCaptionsOfABatchAreEncodedOnce) {
+  int64_t texts = 0, pooled = 0;
+  ImageEncoders encoders = test::tiny_encoders(test::tiny_flux().autoencoder);
+  const ImageEncoders alone = test::tiny_encoders(test::tiny_flux().autoencoder);
+  encoders.text = std::make_unique<CountingEncoder>(std::move(encoders.text), texts);
+  encoders.pooled = std::make_unique<CountingEncoder>(std::move(encoders.pooled), pooled);
+  const std::vector<std::vector<int32_t>> captions = {{7, 8, 1}, {0, 0, 1}, {5, 8, 1}, {0, 0, 1}, {0, 0, 1}, {7, 8, 1}};
+  std::vector<int32_t> tokens;
+  for (const auto& caption : captions) tokens.insert(tokens.end(), caption.begin(), caption.end());
+  const EncodedCaptions found = encode_captions(encoders, {tokens, tokens}, 6, at::kCPU);
+  EXPECT_EQ(texts, 3);
+  EXPECT_EQ(pooled, 3);
+  for (int64_t i = 0; i < 6; ++i) {
+    const std::vector<int32_t>& caption = captions[static_cast<size_t>(i)];
+    const EncodedCaptions expected = encode_captions(alone, {caption, caption}, 1, at::kCPU);
+    EXPECT_TRUE(found.text_BLC[i].allclose(expected.text_BLC[0], 1e-5, 1e-6)) << i;
+    EXPECT_TRUE(found.pooled_BY[i].allclose(expected.pooled_BY[0], 1e-5, 1e-6)) << i;
   }
 }
 

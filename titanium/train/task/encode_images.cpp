@@ -1,5 +1,7 @@
 #include "titanium/train/task/encode_images.h"
 
+#include <map>
+
 #include "titanium/base/error.h"
 #include "titanium/tensor/host_copy.h"
 
@@ -14,13 +16,37 @@ Tensor images_of(const data::ImageBatch& batch, Device device) {
   return pixels.div_(127.5).sub_(1);
 }
 
+// Captions without those that occur before, and which of them each caption is.
+struct DistinctCaptions {
+  std::vector<int32_t> tokens;
+  std::vector<int64_t> of_caption;
+};
+
+DistinctCaptions distinct(const std::vector<int32_t>& tokens, int64_t captions) {
+  DistinctCaptions found;
+  std::map<std::vector<int32_t>, int64_t> seen;
+  const auto length = static_cast<std::ptrdiff_t>(tokens.size()) / captions;
+  for (int64_t i = 0; i < captions; ++i) {
+    std::vector<int32_t> caption(tokens.begin() + i * length, tokens.begin() + (i + 1) * length);
+    const auto [entry, is_first] = seen.emplace(std::move(caption), static_cast<int64_t>(seen.size()));
+    if (is_first) found.tokens.insert(found.tokens.end(), entry->first.begin(), entry->first.end());
+    found.of_caption.push_back(entry->second);
+  }
+  return found;
+}
+
 Tensor encode(const models::TextEncoder& encoder, const std::vector<int32_t>& tokens, int64_t captions, Device device) {
   const int32_t largest = *std::max_element(tokens.begin(), tokens.end());
   TI_CHECK(largest < encoder.vocabulary(),
            "the tokenizer made id {}, but the encoder's vocabulary has {} entries. Use the tokenizer that belongs to "
            "the encoder.",
            largest, encoder.vocabulary());
-  return encoder.encode(copy_to_device(tokens, encoder.device()).view({captions, -1}).to(at::kLong)).to(device);
+  // Many captions of a batch may be empty: training.classifier_free_guidance_prob.
+  const auto [rows, of_caption] = distinct(tokens, captions);
+  const int64_t length = static_cast<int64_t>(tokens.size()) / captions;
+  const Tensor encoded =
+      encoder.encode(copy_to_device(rows, encoder.device()).view({-1, length}).to(at::kLong)).to(device);
+  return encoded.size(0) == captions ? encoded : encoded.index_select(0, copy_to_device(of_caption, device));
 }
 
 Tensor prepared_rows(const std::vector<uint8_t>& bytes, const Shape& shape, Dtype dtype, Device device) {

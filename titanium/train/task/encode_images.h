@@ -16,8 +16,8 @@ struct EncodedImages {
   Tensor moments_Bmhw;  // of the latents, as Autoencoder::moments
 };
 
-// The encodings of captions. `tokens` are those of each encoder, [captions * its length]. Throws Error when a token is
-// beyond the encoder's vocabulary.
+// The encodings of captions, of which equal ones are encoded once. `tokens` are those of each encoder, [captions * its
+// length]. Throws Error when a token is beyond the encoder's vocabulary.
 EncodedCaptions encode_captions(const ImageEncoders& encoders, const std::vector<std::vector<int32_t>>& tokens,
                                 int64_t captions, Device device);
 
