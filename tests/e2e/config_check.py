@@ -1,5 +1,6 @@
 """`titanium config check` says what `titanium train` would say, for everything that needs no device."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -38,6 +39,43 @@ REFUSED = [
     (f"{NOWHERE} is not a folder", 1, ["--checkpoint.enable", f"--checkpoint.initial_load_path={NOWHERE}"]),
     ("checkpoint.load_step = 7", 1, ["--checkpoint.enable", "--checkpoint.load_step=7"]),
 ]
+
+# The values that torchtitan's own files for Flux set: those that all three share, and each one's own.
+FLUX = {"job": {"dump_folder": "./outputs", "custom_config_module": "torchtitan.models.flux.job_config"},
+        "profiling": {"enable_profiling": False, "save_traces_folder": "profile_trace", "enable_memory_snapshot": False,
+                      "save_memory_snapshot_folder": "memory_snapshot"},
+        "metrics": {"disable_color_printing": False, "enable_tensorboard": False, "save_tb_folder": "tb", "enable_wandb": False},
+        "model": {"name": "flux"}, "optimizer": {"name": "AdamW", "eps": 1e-8}, "lr_scheduler": {"decay_ratio": 0.0},
+        "training": {"classifier_free_guidance_prob": 0.447, "img_size": 256},
+        "encoder": {"t5_encoder": "google/t5-v1_1-xxl", "clip_encoder": "openai/clip-vit-large-patch14",
+                    "autoencoder_path": "assets/hf/FLUX.1-dev/ae.safetensors"},
+        "parallelism": {"data_parallel_replicate_degree": 1, "data_parallel_shard_degree": -1}, "activation_checkpoint": {"mode": "full"},
+        "checkpoint": {"enable": False, "folder": "checkpoint", "export_dtype": "float32", "async_mode": "disabled"},
+        "validation": {"enable": False, "dataset": "coco-validation", "enable_classifier_free_guidance": True,
+                       "classifier_free_guidance_scale": 5.0, "save_img_folder": "img", "all_timesteps": False}}
+LARGE = {"job.description": "a large one", "profiling.profile_freq": 100, "metrics.log_freq": 100, "optimizer.lr": 1e-4,
+         "lr_scheduler.warmup_steps": 3000, "training.max_norm": 1.0, "training.steps": 30000, "training.dataset": "cc12m-wds",
+         "checkpoint.interval": 1000, "checkpoint.last_save_model_only": True, "validation.freq": 1000, "validation.denoising_steps": 50,
+         "validation.save_img_count": 50}
+FLUX_FILES = {
+    "flux-debug": {"job.print_config": False, "profiling.profile_freq": 10, "metrics.log_freq": 1, "optimizer.lr": 8e-4,
+                   "lr_scheduler.warmup_steps": 1, "training.local_batch_size": 4, "training.max_norm": 2.0, "training.steps": 10,
+                   "training.dataset": "cc12m-test", "encoder.max_t5_encoding_len": 256, "checkpoint.interval": 10,
+                   "checkpoint.last_save_model_only": False, "validation.freq": 5, "validation.local_batch_size": 8, "validation.steps": 48,
+                   "validation.denoising_steps": 4, "validation.save_img_count": 1, "inference.save_img_folder": "inference_results",
+                   "inference.prompts_path": "./torchtitan/models/flux/inference/prompts.txt", "inference.local_batch_size": 2},
+    "flux-dev": LARGE | {"training.local_batch_size": 32, "encoder.max_t5_encoding_len": 512, "validation.local_batch_size": 32, "validation.steps": 12},
+    "flux-schnell": LARGE | {"training.local_batch_size": 64, "encoder.max_t5_encoding_len": 256, "validation.local_batch_size": 64,
+                             "validation.steps": 6}}
+
+
+def flux_file(flavor):
+    sections = {name: dict(values) for name, values in FLUX.items()}
+    for name, value in ({"model.flavor": flavor} | FLUX_FILES[flavor]).items():
+        section, _, option = name.partition(".")
+        sections.setdefault(section, {})[option] = value
+    return "".join(f"[{name}]\n" + "".join(f"{option} = {json.dumps(value)}\n" for option, value in values.items())
+                   for name, values in sections.items())
 
 
 def program(*args, **environment):
@@ -104,6 +142,15 @@ class ConfigCheck(unittest.TestCase):
                 estimated = program("estimate", "--job.config_file", config)
                 self.assertEqual(estimated.returncode, 0, estimated.stderr)
                 self.assertIn("together", estimated.stdout)
+
+    def test_files_with_the_values_of_torchtitans_for_flux_pass(self):
+        for flavor in FLUX_FILES:
+            with tempfile.TemporaryDirectory() as folder, self.subTest(flavor):
+                config = pathlib.Path(folder) / "run.toml"
+                config.write_text(flux_file(flavor))
+                checked = check(str(config))
+                self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+                self.assertTrue(checked.stdout.endswith(f"{config} is valid.\n"), checked.stdout)
 
     def test_a_built_program_finds_its_files_from_any_folder(self):
         with tempfile.TemporaryDirectory() as elsewhere:
