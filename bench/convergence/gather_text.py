@@ -1,25 +1,37 @@
-"""Gathers English text and source code that a Debian machine has into JSONL files to train a small model on.
+"""Gathers English text and source code of Debian packages and folders into JSONL files to train a small model on.
 
-    python3 bench/convergence/gather_text.py FOLDER ... --out FOLDER [--megabytes 280]
+    python3 bench/convergence/gather_text.py SOURCE ... --out FOLDER [--megabytes 450] [--most-of-one 40]
 
-Reads documentation (.txt, .rst, .md, .html, manual pages) and source code (.py, .h, .c, .cpp, .pl, .sh, ...), plain or with .gz,
-in the order of their paths. Left out are changelogs, files that are not UTF-8 or mostly not words, documents that were there before, and
-paragraphs of more than 200 characters that were there before, such as licenses. One document in 256, chosen by its hash, goes to
-validation.jsonl, the others to train.jsonl. Where there is more than --megabytes, every folder gives the same share of its documents.
+A source is a Debian package (a .deb file, which is unpacked into a temporary folder, with the archives of source code in it) or a
+folder. Read are documentation (.txt, .rst, .md, .html, manual pages) and source code (.py, .h, .c, .cpp, .pl, .sh, ...), plain or with
+.gz. Left out are changelogs, files that are not UTF-8 or mostly not words, documents that were there before, and paragraphs of more than
+200 characters that were there before, such as licenses. The files of a source are read in an order that follows from their paths alone,
+until the source has given --most-of-one megabytes. One document in 256, chosen by its hash, goes to validation.jsonl, the others to
+train.jsonl. Where there is more than --megabytes, every source gives the same share of its documents.
+
+manifest.json names each source with its version, the file that states its licence, and the SHA-256 of the text that it gave.
 """
 
 import argparse
+import concurrent.futures
 import gzip
 import hashlib
 import html
+import itertools
 import json
+import os
 import pathlib
 import re
+import subprocess
+import tempfile
 
 ENDINGS = {".txt", ".rst", ".md", ".html", ".htm", ".py", ".pyi", ".h", ".hpp", ".cuh", ".c", ".cc", ".cpp", ".cu", ".pl", ".pm", ".pod", ".sh",
-           ".cmake", ".el", ".rb", ".js", ".tex", ".texi"}
+           ".cmake", ".el", ".rb", ".js", ".tex", ".texi", ".java", ".go"}
 MANUAL = re.compile(r"\.[1-9][a-z]*$")
-SKIPPED_NAMES = re.compile(r"changelog|copyright|NEWS|genindex|searchindex|\.min\.js|_pb2\.py|unicode|test_|/locale/|contents-all|\.(de|es|fr|ja|ko|pt-br|tr|da|zh-cn|ru|it|cs|nl|hu|ca)\.html?", re.I)
+SKIPPED_NAMES = re.compile(
+    r"changelog|copyright|^NEWS|genindex|searchindex|\.min\.js|_pb2\.py|unicode|^test_|contents-all"
+    r"|\.(de|es|fr|ja|ko|pt-br|tr|da|zh-cn|ru|it|cs|nl|hu|ca)\.html?", re.I)
+OTHER_LANGUAGES = re.compile(r"(locale|ar|cs|ca|da|de|el|es|fa|fi|fr|hr|hu|id|it|ja|ko|nb|nl|nn|pl|pt|ro|ru|sv|tr|uk|vi|zh)([-_][A-Za-z]{2,4})?")
 SMALLEST, LARGEST = 400, 400_000
 
 
@@ -42,13 +54,19 @@ def plain_manual(text):
     return re.sub(r"\n[ \t\n]*\n", "\n\n", "\n".join(lines))
 
 
-def read(path):
-    """The text of a file, or nothing if it is not one."""
+def is_wanted(path):
+    """Whether a file with this path inside its source is read."""
+    name = path.name.removesuffix(".gz")
+    manual = MANUAL.search(name) is not None and path.parent.name.startswith("man")
+    ending = pathlib.PurePath(name).suffix.lower()
+    return (manual or ending in ENDINGS) and not SKIPPED_NAMES.search(name) and not any(map(OTHER_LANGUAGES.fullmatch, path.parts[:-1]))
+
+
+def text_of(path):
+    """The text of a file, or nothing if it is not text."""
     name = path.name.removesuffix(".gz")
     manual = MANUAL.search(name) is not None and "/man" in str(path.parent)
     ending = pathlib.PurePath(name).suffix.lower()
-    if not (manual or ending in ENDINGS) or SKIPPED_NAMES.search(str(path)):
-        return None
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.name.endswith(".gz") else data).decode()
@@ -67,49 +85,115 @@ def is_language(text):
     return letters > 0.7 * len(sample) and max(map(len, sample.splitlines() or [""])) < 2_000
 
 
-def without_repeats(text, seen):
-    """`text` without long paragraphs that are in `seen`; puts its own there."""
-    kept = []
-    for paragraph in re.split(r"\n\s*\n", text):
-        if len(paragraph) > 200:
-            key = hashlib.sha256(re.sub(r"[\W\d]+", "", paragraph).encode()).digest()[:12]
-            if key in seen:
-                continue
-            seen.add(key)
-        kept.append(paragraph)
+def read(path):
+    """A document's paragraphs as pairs of key and text; short ones have no key, since they may repeat. Nothing if it is no document."""
+    text = text_of(path)
+    if text is None or not is_language(text):
+        return None
+    return [(len(paragraph) > 200 and hashlib.sha256(re.sub(r"[\W\d]+", "", paragraph).encode()).digest()[:12], paragraph)
+            for paragraph in re.split(r"\n\s*\n", text)]
+
+
+def without_repeats(paragraphs, seen):
+    """The text without paragraphs whose keys are in `seen`; puts its own there."""
+    kept = [paragraph for key, paragraph in paragraphs if not key or key not in seen and not seen.add(key)]
     return "\n\n".join(kept).strip()
 
 
-def documents(folders):
+def unpack(package, folder):
+    """Unpacks a .deb file, and the archives of source code that it brings."""
+    subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
+    for archive in [*folder.glob("usr/src/**/*.tar.*"), *folder.glob("usr/lib/jvm/**/src.zip")]:
+        if archive.is_file() and not archive.is_symlink():
+            command = ["unzip", "-q", archive, "-d", archive.parent] if archive.suffix == ".zip" else ["tar", "-xf", archive, "-C", archive.parent]
+            subprocess.run(command, check=True)
+
+
+def describe_package(package, folder):
+    """Name, version and licence of a Debian package that was unpacked into `folder`."""
+    fields = {name: subprocess.run(["dpkg-deb", "--field", package, name], check=True, capture_output=True, text=True).stdout.strip()
+              for name in ("Package", "Version", "Section")}
+    described = {"source": fields["Package"], "version": fields["Version"], "section": fields["Section"]}
+    statement = folder / "usr/share/doc" / fields["Package"] / "copyright"
+    described["licence_file"] = str(statement.relative_to(folder))
+    if statement.is_file():
+        text = statement.read_text(errors="replace")
+        described["licences"] = sorted(set(re.findall(r"(?m)^License: *(\S.*)$", text)))[:20]
+    return described
+
+
+def describe_folder(folder):
+    """The same for a folder; version and licence are known where it is a Python package."""
+    described = {"source": folder.name}
+    for metadata in sorted(folder.parent.glob(f"{folder.name}-*.dist-info/METADATA")):
+        fields = dict(re.findall(r"(?m)^(Version|License(?:-Expression|-File)?): *(\S.*)$", metadata.read_text(errors="replace")))
+        described |= {"version": fields.get("Version", ""), "licence_file": f"{metadata.parent.name}/{fields.get('License-File', 'METADATA')}",
+                      "licences": [fields[name] for name in ("License-Expression", "License") if name in fields]}
+    return described
+
+
+def documents(folder, seen, most_bytes, pool):
+    """What one source gives, as texts, until they have `most_bytes`."""
+    names = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    names = sorted((name for name in names if is_wanted(name)), key=lambda name: hashlib.sha256(str(name).encode()).digest())
+    left = most_bytes
+    for begin in range(0, len(names), 512):
+        for paragraphs in pool.map(read, [folder / name for name in names[begin:begin + 512]], chunksize=16):
+            text = without_repeats(paragraphs or [], seen)
+            if not is_language(text):
+                continue
+            left -= len(text.encode())
+            if left < 0:
+                return
+            yield text
+
+
+def gather(sources, most_bytes, processes):
+    """Every source's entry of the manifest, and its documents as pairs of hash and text."""
     seen = set()
-    for folder in folders:
-        for path in sorted(folder.rglob("*")):
-            if path.is_symlink() or not path.is_file():
-                continue
-            text = read(path)
-            if text is None or not is_language(text):
-                continue
-            text = without_repeats(text, seen)
-            if is_language(text):
-                yield text
+    with concurrent.futures.ProcessPoolExecutor(processes) as pool:
+        for source in sources:
+            with tempfile.TemporaryDirectory() as unpacked:
+                folder = source
+                if source.suffix == ".deb":
+                    folder = pathlib.Path(unpacked)
+                    unpack(source, folder)
+                described = describe_package(source, folder) if source.suffix == ".deb" else describe_folder(source.resolve())
+                texts = documents(folder, seen, most_bytes, pool)
+                yield described, [(hashlib.sha256(text.encode()).digest(), text) for text in texts]
+
+
+def write(gathered, share, out):
+    """Writes the two files and the manifest; `share` of the documents of each source are taken."""
+    manifest = []
+    out.mkdir(parents=True, exist_ok=True)
+    with open(out / "train.jsonl", "w") as train, open(out / "validation.jsonl", "w") as validation:
+        for described, found in gathered:
+            taken = [(key, text) for key, text in found if int.from_bytes(key[4:8], "big") < share * 2**32]
+            for key, text in taken:
+                (validation if key[0] == 0 else train).write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+            digest = hashlib.sha256(b"".join(key for key, _ in taken)).hexdigest()
+            manifest.append(described | {"documents": len(taken), "bytes": sum(len(text.encode()) for _, text in taken), "sha256": digest})
+    (out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+", type=pathlib.Path)
+    parser.add_argument("sources", nargs="+", type=pathlib.Path)
     parser.add_argument("--out", required=True, type=pathlib.Path)
-    parser.add_argument("--megabytes", type=int, default=280)
+    parser.add_argument("--megabytes", type=int, default=450)
+    parser.add_argument("--most-of-one", type=int, default=40)
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
-    found = [(hashlib.sha256(text.encode()).digest(), text) for text in documents(args.folders)]
-    size = sum(len(text.encode()) for _, text in found)
+    gathered = []
+    for described, found in gather(args.sources, args.most_of_one * 1e6, args.processes):
+        print(f"{described['source']}: {len(found):,} documents, {sum(len(text) for _, text in found) / 1e6:,.1f} million characters", flush=True)
+        gathered.append((described, found))
+    texts = list(itertools.chain.from_iterable(found for _, found in gathered))
+    size = sum(len(text.encode()) for _, text in texts)
     share = min(1.0, args.megabytes * 1e6 / max(size, 1))
-    args.out.mkdir(parents=True, exist_ok=True)
-    with open(args.out / "train.jsonl", "w") as train, open(args.out / "validation.jsonl", "w") as validation:
-        for key, text in found:
-            if int.from_bytes(key[4:8], "big") >= share * 2**32:
-                continue
-            (validation if key[0] == 0 else train).write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
-    print(f"{len(found):,} documents, {size / 1e6:,.0f} MB, of which {share:.0%} were taken")
+    write(gathered, share, args.out)
+    print(f"{len(texts):,} documents, {size / 1e6:,.0f} MB, of which {share:.0%} were taken")
 
 
 if __name__ == "__main__":

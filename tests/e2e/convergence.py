@@ -1,6 +1,7 @@
 """bench/convergence: what its script gathers, and that its run is valid."""
 
 import gzip
+import hashlib
 import json
 import os
 import pathlib
@@ -25,12 +26,12 @@ class Convergence(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def gather(self, files, *options):
+    def gather(self, files, *options, sources=()):
         for name, content in files.items():
             path = self.folder / "source" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content if isinstance(content, bytes) else content.encode())
-        subprocess.run([sys.executable, ROOT / "bench/convergence/gather_text.py", self.folder / "source", "--out", self.folder / "text", *options],
+        subprocess.run([sys.executable, ROOT / "bench/convergence/gather_text.py", *(sources or [self.folder / "source"]), "--out", self.folder / "text", *options],
                        check=True, capture_output=True)
         lines = "".join((self.folder / "text" / f"{part}.jsonl").read_text() for part in ("train", "validation"))
         return [json.loads(line)["text"] for line in lines.split("\n") if line]
@@ -61,14 +62,81 @@ class Convergence(unittest.TestCase):
         self.assertTrue(20 < len(some) < 80, len(some))
         self.assertEqual(self.gather({}, "--megabytes", "1"), some)
 
-    def test_the_run_is_valid(self):
+    def test_one_source_gives_no_more_than_it_may(self):
+        files = {f"{i}.txt": prose(f"part {'abcdefghij'[i]}", 200) for i in range(10)}
+        self.assertEqual(len(self.gather(files, "--most-of-one", "0")), 0)
+        self.assertEqual(len(self.gather(files, "--most-of-one", "1")), 10)
+
+    def test_names_are_skipped_inside_a_source_and_other_languages_by_folder(self):
+        texts = self.gather({"test_folder/unicode/news/good.txt": prose("good part"), "test_bad.py": prose("bad part"), "fr-FR/bad.txt": prose("french part"),
+                             "fs/good.c": prose("other part")})
+        self.assertEqual(sorted(text.split()[1] for text in texts), ["good", "other"])
+
+    def test_the_manifest_names_packages_with_version_licence_and_digest(self):
+        package = self.folder / "package"
+        for name, content in {
+            "DEBIAN/control": "Package: manual\nVersion: 1.2-3\nSection: doc\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: a manual\n",
+            "usr/share/doc/manual/copyright": "Files: *\nLicense: GFDL-1.3\n",
+            "usr/share/doc/manual/page.txt": prose("packed part"),
+        }.items():
+            (package / name).parent.mkdir(parents=True, exist_ok=True)
+            (package / name).write_text(content)
+        source = package / "usr/src"
+        source.mkdir()
+        (self.folder / "inner.c").write_text(prose("inner part"))
+        subprocess.run(["tar", "-cJf", source / "manual.tar.xz", "-C", self.folder, "inner.c"], check=True)
+        subprocess.run(["dpkg-deb", "--root-owner-group", "--build", package, self.folder / "manual.deb"], check=True, capture_output=True)
+        texts = self.gather({"c.txt": prose("loose part")}, sources=[self.folder / "manual.deb", self.folder / "source"])
+        self.assertEqual(sorted(text.split()[1] for text in texts), ["inner", "loose", "packed"])
+        manual, loose = json.loads((self.folder / "text/manifest.json").read_text())
+        self.assertEqual({name: manual[name] for name in ("source", "version", "section", "licence_file", "licences", "documents")},
+                         {"source": "manual", "version": "1.2-3", "section": "doc", "licence_file": "usr/share/doc/manual/copyright", "licences": ["GFDL-1.3"],
+                          "documents": 2})
+        self.assertEqual(manual["bytes"], sum(len(text.encode()) for text in texts if "loose" not in text))
+        digest = hashlib.sha256(next(text for text in texts if "loose" in text).encode()).digest()
+        self.assertEqual(loose["sha256"], hashlib.sha256(digest).hexdigest())
+
+    def test_the_run_is_valid_on_its_gpu(self):
         assets = shutil.copytree(ROOT / "tests/assets/tokenizer", self.folder / "assets")
         shutil.copy(ROOT / "bench/convergence/config.json", assets)
         checked = subprocess.run([PROGRAM, "config", "check", "bench/convergence/train.toml", f"--model.hf_assets_path={assets}", "--gpu", "H200",
                                   f"--job.dump_folder={self.folder}", "--training.dataset_path=tests/assets/c4_test", "--validation.dataset_path=tests/assets/c4_test_validation"],
                                  cwd=ROOT, capture_output=True, text=True, timeout=120)
         self.assertEqual(checked.returncode, 0, checked.stderr)
-        self.assertEqual(subprocess.run(["bash", "-n", ROOT / "bench/convergence/run.sh"]).returncode, 0)
+
+    def run_script(self, *options, part=None):
+        """run.sh on a part of the corpus with a model that a CPU trains at once; `part` of it."""
+        environment = os.environ | {"WORK_FOLDER": str(self.folder / "work"), "MODEL": str(self.folder / "config.json"), "STEPS": "2", "COMMIT": "0123abc",
+                                    "TITANIUM_CACHE_DIR": str(self.folder / "cache")}
+        ran = subprocess.run([ROOT / "bench/convergence/run.sh", self.folder / "text", self.folder / "result", "--training.local_batch_size", "2",
+                              "--training.seq_len", "64", "--validation.local_batch_size", "2", "--validation.seq_len", "64", "--validation.steps", "1",
+                              "--validation.freq", "1", "--metrics.log_freq", "1", *options],
+                             env=environment | ({"PART": part} if part else {}), capture_output=True, text=True, timeout=300)
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+        return ran.stdout
+
+    def write_text(self):
+        shutil.copytree(ROOT / "tests/assets/tokenizer", self.folder / "text")
+        lines = (ROOT / "tests/assets/c4_test/data.jsonl").read_text().splitlines(keepends=True)
+        (self.folder / "text/train.jsonl").write_text("".join(lines[:100]))
+        (self.folder / "text/train.jsonl.zst").write_bytes(b"damaged")  # beside the plain one
+        (self.folder / "text/validation.jsonl.gz").write_bytes(gzip.compress("".join(lines[100:120]).encode()))
+        sizes = json.loads((ROOT / "bench/convergence/config.json").read_text())
+        sizes |= {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 2000}
+        (self.folder / "config.json").write_text(json.dumps(sizes))
+
+    def test_the_script_trains_and_writes_in_parts(self):
+        self.write_text()
+        for part in ("prepare", "train", "samples"):
+            self.run_script(part=part)
+        facts = (self.folder / "result/facts.md").read_text()
+        for fact in ("commit 0123abc, titanium ", "steps 2 of", "records  100", "validate step:  2", '"step": 2'):
+            self.assertIn(fact, facts)
+        steps = [json.loads(line) for line in (self.folder / "result/metrics.jsonl").read_text().splitlines()]
+        self.assertEqual(max(line["step"] for line in steps), 2)
+        samples = (self.folder / "result/samples.md").read_text()
+        for prompt in (ROOT / "bench/convergence/prompts.txt").read_text().splitlines():
+            self.assertIn(f"```\n{prompt}", samples)
 
 
 if __name__ == "__main__":
