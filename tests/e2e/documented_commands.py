@@ -1,8 +1,10 @@
 """Every command in a fenced block of README.md, CONTRIBUTING.md and docs/ is run, in a folder where its placeholders are real files.
 
-What would take long or needs what is not here runs in its cheapest form that still reads every argument: `titanium train` as `config check`,
-commands that need a network or several nodes with their options held against their help. What cannot run at all is listed with a reason.
-A command that is of no kind below fails the test, so that a new one is thought about.
+Every line of a block that is marked bash is a command, and so is a line after a prompt ("$ "), whose output is compared with the lines below. What
+would take long or needs what is not here runs in its cheapest form that still reads every argument: `titanium train` as `config check`, commands
+that need a network or several nodes with their options held against their help. What cannot run at all is listed with a reason. A command that is
+of no kind below fails the test, so that a new one is thought about. No option is added to a command. The walk through own_text.md on a CPU runs as
+it is printed, training included.
 """
 
 import json
@@ -36,11 +38,15 @@ NOT_RUN = {
     "cmake": "configures a build; e2e_install runs it",
     "cpack": "packs a build; e2e_install runs it",
     "apt-get": "needs root and a network",
+    "mkdir": "makes a folder for what cannot run here",
     "titanium-setup": "needs a network; e2e_install runs it with wheels from a folder",
     "sudo": "needs root",
     "pip": "needs a network",
     "git": "needs a network",
-    "bench/convergence/run.sh": "needs a GPU",
+    "bench/convergence/run.sh": "trains for minutes; e2e_convergence runs it with a small model",
+    "tools/cross_aarch64.sh": "installs a compiler for another machine",
+    "export": "changes the shell that calls it",
+    "aws": "needs a network",
     "source": "changes the shell that calls it",
     "man": "opens a pager",
 }
@@ -48,7 +54,8 @@ NOT_RUN = {
 HELP_ONLY = {"download": "needs a network", "generate-image": "needs a trained model of images", "watch": "serves until it is stopped", "tune": "needs a GPU", "flight": "needs dumps of a job"}
 TEXT = "tests/assets/c4_test_validation/data.jsonl"
 PLACEHOLDERS = {"F": DEBUG, "FILE": DEBUG, "run.toml": DEBUG, "PATH": TEXT, "T": "tests/assets/tokenizer", "documents.jsonl": "few.jsonl", "a.jsonl": TEXT,
-                "outputs/text/train.jsonl": TEXT, "outputs/checkpoint/step-20": "DIR"}
+                "outputs/text/train.jsonl": TEXT, "outputs/checkpoint/step-1000": "DIR",
+                "outputs/checkpoint/step-20": "DIR", "outputs/checkpoint/step-500": "baseline/checkpoint/step-1", "my_8b.toml": DEBUG}
 
 
 def fenced(page):
@@ -56,19 +63,20 @@ def fenced(page):
     return re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.M | re.S)
 
 
-def commands(block):
+def commands(language, block):
     """The commands of a block: lines joined at backslashes, without comments, prompts, optional parts and alternatives."""
-    lines = re.sub(r"\\\n\s*", " ", block).splitlines()
-    for line in lines:
-        line = re.sub(r"\s+#.*|\s{3,}[a-z].*", "", line).removeprefix("$ ").strip()
+    for line in re.sub(r"\\\n\s*", " ", block).splitlines():
+        if language not in ("bash", "sh") and not line.startswith("$ "):
+            continue
+        line = re.sub(r"(^|\s+)#.*", "", line).removeprefix("$ ").strip()
         line = re.sub(r"\s\.\.\.$", "", re.sub(r"\[[^\]]*\]", "", line))
-        if re.match(r"(\w+=\S* )*(titanium|build/titanium|\./run_\w+\.sh|[\w./+-]+)( |$)", line) and is_command(line):
+        if line:
             yield re.sub(r"(--to \w+)\|\S*", r"\1", line)
 
 
-def is_command(line):
-    word = next(word for word in line.split() if "=" not in word or word.startswith("-"))
-    return word in NOT_RUN or word in ("titanium", "build/titanium", "./run_train.sh") or re.fullmatch(r"(\./|build/)[\w./-]+", word) is not None
+def unmarked_commands(language, block):
+    """Lines that look like commands in a block that does not say that it has any."""
+    return [] if language else re.findall(r"^(?:build/)?titanium [a-z-].*|^\./run_\w+\.sh.*|^python3? .*", block, re.M)
 
 
 def run(*args, cwd, **options):
@@ -88,16 +96,15 @@ class DocumentedCommands(unittest.TestCase):
         (cls.scene / "text.txt").write_text("Once upon a time\nthere was a model.\n")
         (cls.scene / "b.txt").write_text("Once upon a time there was a model. " * 20)
         trained = run(PROGRAM, "train", "--job.config_file", DEBUG, "--job.dump_folder=baseline", "--checkpoint.enable", "--checkpoint.last_save_in_hf",
-                      *TINY, cwd=cls.scene)
+                      "--checkpoint.interval=1", *TINY, cwd=cls.scene)
         assert trained.returncode == 0, trained.stderr
         shutil.copytree(cls.scene / "baseline", cls.scene / "outputs", ignore=shutil.ignore_patterns("checkpoint"))
         (cls.scene / "higher_lr").symlink_to("baseline")
         weights = cls.scene / "baseline" / "checkpoint" / "step-2"
-        for name in ("tokenizer.json", "tokenizer_config.json"):
-            if not (weights / name).exists():
-                shutil.copy(ROOT / "tests/assets/tokenizer" / name, weights)
         for name in ("DIR", "SRC"):
             (cls.scene / name).symlink_to(weights)
+        published = shutil.copytree(ROOT / "tests/assets/tokenizer", cls.scene / "assets/hf/Llama-3.1-8B")
+        shutil.copy(weights / "config.json", published)
         cls.helps = {}
         transformer = cls.scene / "assets/hf/FLUX.1-dev/transformer"  # as docs/flux.md fetches it, but for the weights
         transformer.mkdir(parents=True)
@@ -174,7 +181,6 @@ class DocumentedCommands(unittest.TestCase):
         if command == "eval" and "ids.json" in rest:
             (self.scene / "ids.json").write_text("[[1, 5, 6, 7, 8, 9]]")
         if command in ("eval", "generate"):
-            rest += ["--training.device=cpu", "--model.hf_assets_path=DIR"]
             rest = [arg if arg != "64" else "4" for arg in rest]
         if "--vocab-size" in rest:
             rest[rest.index("--vocab-size") + 1] = "300"
@@ -207,15 +213,30 @@ class DocumentedCommands(unittest.TestCase):
         count = 0
         for page in PAGES:
             for language, block in fenced(page):
-                if language not in ("", "bash", "sh"):
-                    continue
-                for line in commands(block):
+                self.assertEqual(unmarked_commands(language, block), [], f"{page.name}: mark the block with bash, or the line with a prompt")
+                for line in commands(language, block):
                     with self.subTest(f"{page.name}: {line}"):
                         output = self.run_command(line)
                         count += 1
                         if block.startswith("$ "):
                             self.assertEqual(output.strip(), block.split("\n", 1)[1].strip())
-        self.assertGreater(count, 50)
+        self.assertGreater(count, 100)
+
+    def test_the_walk_of_own_text_on_a_cpu_runs_as_printed(self):
+        page = (ROOT / "docs/own_text.md").read_text()
+        language, block = re.search(r"^## The same in a minute on a CPU\n+```(\w+)\n(.*?)^```", page, re.M | re.S).groups()
+        walk = list(commands(language, block))
+        self.assertEqual([shlex.split(line)[1] for line in walk], ["init", "train", "watch", "generate"])
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "tests").symlink_to(ROOT / "tests")
+            for line in walk:
+                done = subprocess.run([PROGRAM, *shlex.split(line)[1:]], cwd=folder, capture_output=True, text=True, timeout=300)
+                self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}{done.stderr}")
+            self.assertTrue(done.stdout.startswith("Once upon a time"), done.stdout)
+            for name in ("config.json", "tokenizer.json", "model.safetensors"):  # a Hugging Face folder, which needs no options whatever its size is
+                self.assertTrue((pathlib.Path(folder) / "outputs/checkpoint/step-20" / name).exists(), name)
+            losses = [json.loads(line)["loss"] for line in (pathlib.Path(folder) / "outputs/metrics.jsonl").read_text().splitlines()]
+            self.assertLess(losses[-1], losses[0])
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ class Init(unittest.TestCase):
                     self.assertIn(word, made.stdout)
                 text = pathlib.Path(self.file).read_text()
                 values = {key: value for table in tomllib.loads(text).values() for key, value in table.items()}
+                self.assertEqual(values.get("last_save_in_hf", False), "flux" not in args)
                 for key, value in expected.items():
                     self.assertEqual(values[key], value, key)
                 advice = re.search(r"Next: titanium (config check .* --ranks \d+ --gpu-memory [\d.]+), then", made.stdout).group(1)

@@ -99,6 +99,15 @@ std::string layout_lines(const train::Proposal& proposal) {
   return text;
 }
 
+// The last checkpoint of a model of texts is one that titanium generate reads without further options.
+std::string checkpoint_lines(bool images) {
+  const std::string text = "[checkpoint]\nenable = true\ninterval = 500\n";
+  if (images) return text + "\n";
+  return text +
+         "last_save_in_hf = true           # the last checkpoint for titanium generate and transformers; to train for "
+         "more\n#                                  steps later, last_save_model_only = false instead\n\n";
+}
+
 std::string command_line(const InitArguments& args) {
   const int64_t nodes = (args.run.gpus + args.run.gpus_per_node - 1) / args.run.gpus_per_node;
   if (args.run.gpus == 1) return fmt::format("titanium train --job.config_file {}", args.out);
@@ -142,7 +151,8 @@ std::string to_file(const InitArguments& args, const train::Proposal& proposal) 
   text += fmt::format("\n# Recomputation: {}.\n[activation_checkpoint]\nmode = {}\n{}\n", proposal.why_recomputation,
                       quoted(config.activation_checkpoint.mode),
                       config.activation_checkpoint.mode == "selective" ? "selective_ac_option = \"op\"\n" : "");
-  return text + "[checkpoint]\nenable = true\ninterval = 500\n\n[metrics]\nlog_freq = 10\nenable_tensorboard = true\n";
+  text += checkpoint_lines(images);
+  return text + "[metrics]\nlog_freq = 10\nenable_tensorboard = true\n";
 }
 
 }  // namespace
