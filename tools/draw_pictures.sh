@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Draws the pictures of README and docs again, all of them from the program and from files of the repository.
+# Draws pictures of README and docs again, from the program and from files of the repository: the chart of speeds from bench/results and the
+# pipeline schedule; with the folder of a run (job.dump_folder) and chromium also its page, as it looks on a screen and on a phone.
 #
 #   tools/draw_pictures.sh [RUN_FOLDER]
 #
-# Without a folder: the chart of speeds from bench/results and the pipeline schedule. With the folder of a run (job.dump_folder) also its loss curve
-# and, where there is chromium, its page as it looks on a screen and on a phone.
+# Loss curves are drawn by tools/plot_loss.py from metrics.jsonl of the runs that their pages name, the images of Flux by
+# tools/draw_flux_picture.sh, and the step of a trace by bench/trace_picture.py; none of them is touched here.
 #
 #   OUT        folder for the pictures (default: docs/images)
 #   TITANIUM   the program (default: build/titanium)
@@ -19,7 +20,6 @@ python3 tools/draw_speed_chart.py --out "$out/speed_8b.svg"
 "$titanium" schedule show --schedule DualPipeV --pp 4 --microbatches 8 --svg "$out/dual_pipe_v.svg" >/dev/null
 [ -n "$run" ] || exit 0
 
-python3 tools/plot_loss.py "$run/metrics.jsonl" --out "$out/debug_model_loss.svg"
 browser=$(command -v chromium-headless-shell || command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 [ -n "$browser" ] || { echo "no chromium: the page of the run is not drawn" >&2; exit 0; }
 page=$(mktemp --suffix .html)

@@ -44,6 +44,7 @@ NOT_RUN = {
     "pip": "needs a network",
     "git": "needs a network",
     "bench/convergence/run.sh": "trains for minutes; e2e_convergence runs it with a small model",
+    "tools/draw_pictures.sh": "draws with a browser",
     "tools/cross_aarch64.sh": "installs a compiler for another machine",
     "export": "changes the shell that calls it",
     "aws": "needs a network",
