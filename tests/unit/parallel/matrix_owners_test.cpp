@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "tests/support/recording_world.h"
 #include "tests/support/tensors.h"
 #include "tests/support/threaded_ranks.h"
 #include "titanium/parallel/data_parallel/sharded_unit.h"
@@ -17,6 +18,9 @@ namespace {
 
 constexpr TensorParallelRule kColumn{"layers.*.{wq,wk,w1}", TensorParallelStyle::kByColumn};
 constexpr TensorParallelRule kRow{"layers.*.{wo,w2}", TensorParallelStyle::kByRow};
+constexpr TensorParallelRule kExpertsColumn{"layers.*.experts.w1", TensorParallelStyle::kByColumn};
+constexpr TensorParallelRule kExpertsRow{"layers.*.experts.w2", TensorParallelStyle::kByRow};
+constexpr int64_t kExperts = 8, kHidden = 12;  // of each layer, and of each expert
 
 using Parameters = std::vector<std::unique_ptr<Parameter>>;
 
@@ -36,9 +40,18 @@ Parameters blocks(const ParallelDims& dims, int rank, int64_t layers, int64_t di
       parameters.push_back(std::make_unique<Parameter>(fmt::format("layers.{}.{}.weight", layer, name), shape));
     }
   }
-  cut_parameters(pointers(parameters), {kColumn, kRow}, dims, rank);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    for (const auto& [name, shape] :
+         {std::pair{"w1", Shape{kExperts, kHidden, dim}}, {"w2", Shape{kExperts, dim, kHidden}}}) {
+      parameters.push_back(std::make_unique<Parameter>(fmt::format("layers.{}.experts.{}", layer, name), shape));
+      parameters.back()->view = RankView::kSparse;
+    }
+  }
+  cut_parameters(pointers(parameters), {kColumn, kRow, kExpertsColumn, kExpertsRow}, dims, rank);
   for (const auto& parameter : parameters) {
-    if (sharded) shard(*parameter, dims, rank);
+    if (!sharded) continue;
+    choose_shard_dim(*parameter, dims);
+    shard(*parameter, dims, rank);
   }
   return parameters;
 }
@@ -49,21 +62,30 @@ struct Case {
   bool sharded;
 };
 
-const std::vector<Case> kCases = {{"one", {}, false},
-                                  {"fsdp4", {.dp_shard = 4}, true},
-                                  {"fsdp3", {.dp_shard = 3}, true},
-                                  {"ddp3", {.dp_replicate = 3}, false},
-                                  {"hsdp2x2", {.dp_replicate = 2, .dp_shard = 2}, true},
-                                  {"tp2", {.tp = 2}, false},
-                                  {"fsdp2_tp2", {.dp_shard = 2, .tp = 2}, true},
-                                  {"hsdp2x2_tp2_cp2", {.dp_replicate = 2, .dp_shard = 2, .cp = 2, .tp = 2}, true},
-                                  {"pp2_fsdp2", {.pp = 2, .dp_shard = 2}, true}};
+const std::vector<Case> kCases = {
+    {"one", {}, false},
+    {"fsdp4", {.dp_shard = 4}, true},
+    {"fsdp3", {.dp_shard = 3}, true},
+    {"ddp3", {.dp_replicate = 3}, false},
+    {"hsdp2x2", {.dp_replicate = 2, .dp_shard = 2}, true},
+    {"tp2", {.tp = 2}, false},
+    {"fsdp2_tp2", {.dp_shard = 2, .tp = 2}, true},
+    {"hsdp2x2_tp2_cp2", {.dp_replicate = 2, .dp_shard = 2, .cp = 2, .tp = 2}, true},
+    {"pp2_fsdp2", {.pp = 2, .dp_shard = 2}, true},
+    {"ep2", {.dp_shard = 2, .ep = 2}, true},
+    {"fsdp2_ep4", {.dp_shard = 8, .ep = 4}, true},
+    {"fsdp6_ep2", {.dp_shard = 12, .ep = 2}, true},  // rows of experts are cut
+    {"fsdp5_ep2", {.dp_shard = 10, .ep = 2}, true},  // some ranks have no expert of a weight
+    {"hsdp2_ep2", {.dp_replicate = 2, .dp_shard = 2, .ep = 2}, true},
+    {"tp4_ep2", {.tp = 4, .ep = 2}, true},
+    {"tp2_ep2_etp2", {.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2}, true},
+    {"pp2_hsdp2_tp2_ep2_etp2", {.pp = 2, .dp_replicate = 2, .dp_shard = 2, .tp = 2, .ep = 2, .etp = 2}, true}};
 
 TEST(MatrixOwners, EveryRankKnowsWhatOthersStore) {
   for (const auto& [name, dims, sharded] : kCases) {
-    const Parameters mine = blocks(dims, 0, 1, 20, sharded);
+    const Parameters mine = blocks(dims, 0, 1, 40, sharded);
     for (int rank = 0; rank < dims.world(); ++rank) {
-      const Parameters theirs = blocks(dims, rank, 1, 20, sharded);
+      const Parameters theirs = blocks(dims, rank, 1, 40, sharded);
       for (size_t i = 0; i < mine.size(); ++i) {
         const Box& expected = sharded ? theirs[i]->shard : theirs[i]->part;
         EXPECT_EQ(shard_on_rank(*mine[i], dims, rank), expected) << name << " " << rank << " " << mine[i]->fqn;
@@ -79,12 +101,12 @@ TEST(MatrixOwners, EachMatrixHasOneOwnerWhoGetsEveryElementOnce) {
     std::map<std::string, std::set<int>> owners;
     const std::vector<int> members = stage_members(dims, 0);
     for (const int rank : members) {
-      const Parameters parameters = blocks(dims, rank, 2, 20, sharded);
+      const Parameters parameters = blocks(dims, rank, 2, 40, sharded);
       const auto place = static_cast<int>(std::ranges::find(members, rank) - members.begin());
       for (const MatrixRound& round : plan_matrices(pointers(parameters), dims, rank).rounds) {
         for (const MatrixRound::Part& part : round.parts) {
           const Parameter& parameter = *part.matrix.parameter;
-          owners[parameter.fqn].insert(part.matrix.owner);
+          owners[fmt::format("{} {}", parameter.fqn, part.matrix.box.offset.front())].insert(part.matrix.owner);
           if (part.matrix.owner != place) continue;
           Tensor& inputs = arrived.try_emplace(parameter.fqn, at::zeros(parameter.global_shape)).first->second;
           Tensor& results = returned.try_emplace(parameter.fqn, at::zeros(parameter.global_shape)).first->second;
@@ -93,12 +115,12 @@ TEST(MatrixOwners, EachMatrixHasOneOwnerWhoGetsEveryElementOnce) {
         }
       }
     }
-    ASSERT_EQ(owners.size(), 10);
-    for (const auto& [fqn, places] : owners) {
-      EXPECT_EQ(places.size(), 1) << fqn;
-      EXPECT_TRUE((arrived.at(fqn) == 1).all().item<bool>()) << fqn;
-      const int64_t copies = dims.dp_replicate;
-      EXPECT_TRUE((returned.at(fqn) == copies).all().item<bool>()) << fqn;
+    EXPECT_EQ(owners.size(), 2 * (5 + 2 * kExperts));
+    for (const auto& [matrix, places] : owners) EXPECT_EQ(places.size(), 1) << matrix;
+    EXPECT_EQ(arrived.size(), 2 * (5 + 2));
+    for (const auto& [fqn, counts] : arrived) {
+      EXPECT_TRUE((counts == 1).all().item<bool>()) << fqn;
+      EXPECT_TRUE((returned.at(fqn) == dims.dp_replicate).all().item<bool>()) << fqn;
     }
   }
 }
@@ -170,16 +192,17 @@ TEST(OwnerExchange, ComputesWithWholeMatrices) {
     std::mutex mutex;
     std::map<std::string, int> computed;
     test::run_ranks(static_cast<int>(dims.world()), [&](comm::World& world) {
-      const Parameters parameters = blocks(dims, world.rank(), 2, 20, sharded);
+      const Parameters parameters = blocks(dims, world.rank(), 2, 40, sharded);
       OwnerExchange exchange(pointers(parameters), dims, world.rank());
       exchange.connect(world, at::kCPU);
       const auto whole = [](const Parameter& p) { return at::arange(volume(p.global_shape)).view(p.global_shape); };
+      const auto rows = [](const Parameter& p) { return p.global_shape[p.global_shape.size() - 2]; };
       std::map<const Parameter*, Tensor> results;
       for (const auto& p : parameters) results[p.get()] = at::zeros(sharded ? p->shard.shape : p->part.shape);
       const auto write = [&](const Parameter& p, const Box& box, const Tensor& piece) {
         Box inside = box;
         const Box& stored = sharded ? p.shard : p.part;
-        for (size_t dim = 0; dim < 2; ++dim) inside.offset[dim] -= stored.offset[dim];
+        for (size_t dim = 0; dim < box.offset.size(); ++dim) inside.offset[dim] -= stored.offset[dim];
         box_of(results.at(&p), inside).add_(piece);
       };
       const auto compute = [&](const Tensor& matrix) {
@@ -190,15 +213,49 @@ TEST(OwnerExchange, ComputesWithWholeMatrices) {
       const auto read = [&](const Parameter& p, const Box& box) { return box_of(whole(p), box).to(at::kFloat); };
       exchange.run(pointers(parameters), {.dtype = at::kFloat, .read = read, .compute = compute, .write = write});
       for (const auto& p : parameters) {
-        const Tensor expected = whole(*p) * 2 + p->global_shape[0];
+        const Tensor expected = whole(*p) * 2 + rows(*p);
         EXPECT_TRUE(results.at(p.get()).equal(box_of(expected, sharded ? p->shard : p->part).to(at::kFloat))) << p->fqn;
       }
     });
     for (int64_t stage = 0; stage < dims.pp; ++stage) {
-      EXPECT_EQ(computed.at(fmt::format("{} 20 20", stage)), 4);  // wq and wo of two layers
-      EXPECT_EQ(computed.at(fmt::format("{} 60 20", stage)), 2);
+      EXPECT_EQ(computed.at(fmt::format("{} 40 40", stage)), 4);  // wq and wo of two layers
+      EXPECT_EQ(computed.at(fmt::format("{} 120 40", stage)), 2);
+      EXPECT_EQ(computed.at(fmt::format("{} 12 40", stage)), 2 * kExperts);
     }
   }
+}
+
+// At the end of each computation the pieces of the next round are on their way, and so are the last results.
+TEST(OwnerExchange, MovesPiecesWhileOwnersCompute) {
+  const ParallelDims dims{.dp_shard = 2};
+  constexpr int64_t kRounds = 4;
+  test::run_ranks(2, [&](comm::World& world) {
+    Parameters parameters;
+    for (int64_t i = 0; i < 2 * kRounds; ++i) {
+      parameters.push_back(std::make_unique<Parameter>(fmt::format("layers.{}.wq.weight", i), Shape{8, 8}));
+      shard(*parameters.back(), dims, world.rank());
+    }
+    test::CollectiveCounts counts;
+    test::RecordingWorld recorded(world, counts);
+    OwnerExchange exchange(pointers(parameters), dims, world.rank());
+    exchange.connect(recorded, at::kCPU);
+    int64_t round = 0;
+    const auto compute = [&](const Tensor& matrix) {
+      const int64_t inputs = std::min(round + 2, kRounds), results = round;
+      EXPECT_EQ(counts.started, inputs + results) << "round " << round;
+      const int64_t results_there = std::max<int64_t>(0, round - 1);
+      EXPECT_EQ(counts.waited, round + 1 + results_there) << "round " << round;
+      ++round;
+      return matrix;
+    };
+    exchange.run(pointers(parameters), {.dtype = at::kFloat,
+                                        .read = [](const auto&, const Box& box) { return at::zeros(box.shape); },
+                                        .compute = compute,
+                                        .write = [](const auto&, const Box&, const Tensor&) {}});
+    EXPECT_EQ(round, kRounds);
+    EXPECT_EQ(counts.started, 2 * kRounds);
+    EXPECT_EQ(counts.waited, 2 * kRounds);
+  });
 }
 
 }  // namespace

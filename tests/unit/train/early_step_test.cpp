@@ -4,7 +4,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 
-#include "tests/support/tiny_run.h"
+#include "tests/support/tiny_moe.h"
 #include "titanium/parallel/data_parallel/fully_shard.h"
 #include "titanium/train/train_step.h"
 
@@ -18,7 +18,7 @@ struct Outcome {
   std::map<std::string, Tensor> values;
 };
 
-Outcome train(const Layout& layout, bool early, const char* optimizer) {
+Outcome train(const Layout& layout, bool early, const char* optimizer, const test::ModelMaker& make_model) {
   JobConfig config = test::configure(layout);
   config.training.max_norm = -1;
   config.training.steps = 4;
@@ -27,7 +27,7 @@ Outcome train(const Layout& layout, bool early, const char* optimizer) {
   Outcome outcome;
   std::mutex mutex;
   test::run_ranks(layout.ranks(), [&](comm::World& world) {
-    TrainState run = test::build_run(config, test::tiny_args(/*tied=*/false), world);
+    TrainState run = test::build_run(config, make_model(), world);
     for (int64_t i = 0; i < config.training.steps; ++i) {
       const StepReport report = train_step(run).value();
       const double loss = loss_of_all_ranks(run, report).mean.item<double>();
@@ -49,17 +49,29 @@ Outcome train(const Layout& layout, bool early, const char* optimizer) {
   return outcome;
 }
 
-class EarlySteps : public testing::TestWithParam<Layout> {};
-
-TEST_P(EarlySteps, GiveTheBitsOfLateOnes) {
+void expect_same_bits(const Layout& layout, const test::ModelMaker& make_model) {
   for (const char* optimizer : {"AdamW", "Muon"}) {
     SCOPED_TRACE(optimizer);
-    const Outcome late = train(GetParam(), false, optimizer), early = train(GetParam(), true, optimizer);
+    const Outcome late = train(layout, false, optimizer, make_model),
+                  early = train(layout, true, optimizer, make_model);
     EXPECT_EQ(early.losses, late.losses);
     EXPECT_NE(late.losses.front(), late.losses.back());
     for (size_t i = 0; i < late.norms.size(); ++i) EXPECT_NEAR(early.norms[i], late.norms[i], 1e-10);
     for (const auto& [name, value] : late.values) EXPECT_TRUE(at::equal(early.values.at(name), value)) << name;
   }
+}
+
+class EarlySteps : public testing::TestWithParam<Layout> {};
+
+TEST_P(EarlySteps, GiveTheBitsOfLateOnes) {
+  expect_same_bits(GetParam(),
+                   [] { return std::make_unique<models::llama3::Llama3>(test::tiny_args(/*tied=*/false)); });
+}
+
+class EarlyExpertSteps : public testing::TestWithParam<Layout> {};
+
+TEST_P(EarlyExpertSteps, GiveTheBitsOfLateOnes) {
+  expect_same_bits(GetParam(), test::tiny_moe_maker(test::tiny_moe()));
 }
 
 void offload(JobConfig& config) { config.training.enable_cpu_offload = true; }
@@ -73,6 +85,21 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{"tp2", 1, 1, 2}, Layout{"cp2", 1, 1, 1, [](JobConfig&) {}, 2}, Layout{"dp2_tp2", 2, 1, 2},
                     Layout{"fsdp2_offload", 1, 2, 1, offload}, Layout{"fsdp2_tp2_cp2_offload", 1, 2, 2, offload, 2}),
     [](const auto& info) { return info.param.name; });
+
+std::function<void(JobConfig&)> experts(int64_t expert, int64_t expert_tensor = 1) {
+  return [=](JobConfig& config) {
+    config.parallelism.expert_parallel_degree = expert;
+    config.parallelism.expert_tensor_parallel_degree = expert_tensor;
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EarlyExpertSteps,
+                         testing::Values(Layout{"one", 1, 1, 1}, Layout{"dp2", 2, 1, 1}, Layout{"tp2", 1, 1, 2},
+                                         Layout{"ep2", 1, 2, 1, experts(2)}, Layout{"fsdp2_ep2", 1, 4, 1, experts(2)},
+                                         Layout{"hsdp2_ep2", 2, 2, 1, experts(2)},
+                                         Layout{"tp4_ep2", 1, 1, 4, experts(2)},
+                                         Layout{"tp2_ep2_etp2", 1, 2, 2, experts(2, 2)}),
+                         [](const auto& info) { return info.param.name; });
 
 // A unit is updated when its own reduction is done, not at the end.
 TEST(EarlyStep, GradientsOfTwoUnitsAtMostAreThere) {
