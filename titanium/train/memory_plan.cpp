@@ -26,16 +26,16 @@ int64_t copy_bytes(const Parameter& parameter, Dtype at_hand, Dtype compute) {
 // What a unit takes on all ranks together.
 struct UnitSize {
   int64_t elements = 0;    // of its gradients
-  int64_t travelling = 0;  // bytes that are gathered
+  int64_t travelling = 0;  // bytes that are gathered; 0 where one rank has the whole unit
   int64_t whole = 0;       // bytes once it is gathered, with the copies that are made then
 };
 
 UnitSize size_of(const nn::Unit& unit, int64_t ranks, Dtype stored, Dtype compute) {
-  const int64_t travelling =
+  const int64_t gathered =
       ranks * parallel::gather_layout(unit.parameters, ranks, stored, compute).elements * bytes(compute);
   UnitSize size{.elements = ranks * parallel::reduce_layout(unit.parameters, ranks).elements,
-                .travelling = travelling,
-                .whole = travelling};
+                .travelling = ranks > 1 ? gathered : 0,
+                .whole = gathered};
   for (const Parameter* parameter : unit.parameters) {
     if (parallel::travels_as_float8(*parameter, compute)) continue;
     size.whole += volume(parameter->part.shape) * copy_bytes(*parameter, compute, compute);
@@ -68,7 +68,7 @@ void plan_sharding(models::Model& model, const config::Parallelism& options, con
                    Dtype stored, MemoryPlan& plan) {
   const LargestUnits largest = largest_units(model, dims, stored);
   plan.computed_copy = 2 * largest.block.whole + largest.outer.whole;
-  plan.communication = dims.fsdp() > 1 ? largest.block.travelling + largest.outer.travelling : 0;
+  plan.communication = largest.block.travelling + largest.outer.travelling;
   // Gradients of parts and their way: one unit of each kind.
   const int64_t parts = largest.block.elements + largest.outer.elements;
   plan.communication += parts * (bytes(model.compute_dtype) + kReduceElement);

@@ -325,5 +325,22 @@ TEST(MemoryPlan, CopiesInFloat8TakeTwoBytesWhereSeveralMicroBatchesUseThem) {
   EXPECT_EQ(travelling.communication, bf16_shards.communication - kOfBlock);
 }
 
+// With four ranks that share rows and two times two that share experts, only experts are sharded and gathered.
+TEST(MemoryPlan, EachUnitIsGatheredOverTheRanksThatItsOwnWeightsAreShardedOver) {
+  const auto communication = [](int64_t expert) {
+    JobConfig config;
+    config.model = {.name = "qwen3", .flavor = "debugmodel_moe"};
+    config.training.seq_len = 64;
+    config.parallelism.tensor_parallel_degree = 4;
+    config.parallelism.expert_parallel_degree = expert;
+    return plan_model(config, 4).memory.communication;
+  };
+  constexpr int64_t kOfExpert = 3 * 768 * 256;
+  constexpr int64_t kOuter = 2048 / 4 * 256 + 256;     // output and its norm
+  constexpr int64_t kGradient = 2 + 4, kGathered = 2;  // bytes per element
+  EXPECT_EQ(communication(4), (16 * kOfExpert + kOuter) * kGradient);
+  EXPECT_EQ(communication(2), (32 * kOfExpert + kOuter) * kGradient + 32 * kOfExpert * kGathered);
+}
+
 }  // namespace
 }  // namespace titanium::train
