@@ -1,4 +1,9 @@
 // What a model does between the backward and the update of a step.
+#include <ATen/ops/full.h>
+
+#include <mutex>
+
+#include "tests/support/tensors.h"
 #include "tests/support/tiny_run.h"
 #include "tests/support/toy_family.h"
 #include "titanium/train/train_step.h"
@@ -6,10 +11,11 @@
 namespace titanium::train {
 namespace {
 
+// What one rank has seen.
 struct Seen {
   int64_t calls = 0;
-  bool whole_gradients = true;    // every parameter had one
-  bool unchanged_weights = true;  // since the last look
+  std::map<std::string, std::pair<Box, Tensor>> gradients;  // at the first call, with their places
+  bool unchanged_weights = true;                            // since the last look
 };
 
 class CountingModel : public models::decoder::Decoder {
@@ -26,7 +32,9 @@ class CountingModel : public models::decoder::Decoder {
     ++seen_.calls;
     mesh.host_group("world")->barrier();  // all ranks are here
     for (const Parameter* parameter : parameters()) {
-      seen_.whole_gradients &= parameter->grad.defined();
+      if (seen_.calls == 1 && parameter->grad.defined()) {
+        seen_.gradients[parameter->fqn] = {parameter->shard, parameter->grad.clone()};
+      }
       const auto [old, is_first] = old_.try_emplace(parameter->fqn, parameter->value.detach().clone());
       seen_.unchanged_weights &= is_first || old->second.equal(parameter->value);
     }
@@ -50,9 +58,11 @@ TrainState counting_run(const JobConfig& config, comm::World& world, Seen& seen)
                            plan_model(config, world.size(), world.rank(), std::move(model)));
 }
 
-void expect_one_call_per_step(const test::Layout& layout) {
-  SCOPED_TRACE(layout.name);
+// The whole gradients of the first step, from all ranks.
+std::map<std::string, Tensor> gradients_of(const test::Layout& layout) {
   const JobConfig config = test::configure(layout);
+  std::map<std::string, Tensor> whole;
+  std::mutex mutex;
   test::run_ranks(layout.ranks(), [&](comm::World& world) {
     Seen seen;
     TrainState run = counting_run(config, world, seen);
@@ -62,16 +72,32 @@ void expect_one_call_per_step(const test::Layout& layout) {
       train_step(run).value();
       EXPECT_EQ(seen.calls, step);
     }
-    EXPECT_TRUE(seen.whole_gradients);
     EXPECT_TRUE(seen.unchanged_weights);
+    const std::lock_guard lock(mutex);
+    for (const Parameter* parameter : run.parameters) {
+      const auto& [box, gradient] = seen.gradients.at(parameter->fqn);
+      box_of(whole.try_emplace(parameter->fqn, at::full(parameter->global_shape, NAN)).first->second, box)
+          .copy_(gradient);
+    }
   });
+  return whole;
 }
 
-TEST(ModelHook, IsCalledOnceAStepOnEveryRankBeforeWeightsChange) {
-  expect_one_call_per_step({"one", 1, 1, 1});
-  expect_one_call_per_step({"accumulation", 1, 1, 1, [](JobConfig& c) { c.training.local_batch_size = 3; }});
-  expect_one_call_per_step({"fsdp2", 1, 2, 1});
-  expect_one_call_per_step({"pp2", 1, 1, 1, [](JobConfig&) {}, 1, /*pipeline=*/2});
+TEST(ModelHook, IsCalledOnceAStepOnEveryRankWithTheGradientsOfAllTokens) {
+  const auto expected = gradients_of({"one", 1, 1, 1});
+  for (const test::Layout& layout :
+       {test::Layout{"accumulation", 1, 1, 1, [](JobConfig& c) { c.training.local_batch_size = 3; }},
+        test::Layout{"fsdp2", 1, 2, 1}, test::Layout{"dp2", 2, 1, 1}, test::Layout{"tp2", 1, 1, 2},
+        test::Layout{"fsdp2_tp2", 1, 2, 2}, test::Layout{"cp2", 1, 1, 1, [](JobConfig&) {}, 2},
+        test::Layout{"pp2", 1, 1, 1, [](JobConfig&) {}, 1, 2}}) {
+    SCOPED_TRACE(layout.name);
+    const auto found = gradients_of(layout);
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [name, gradient] : expected) {
+      SCOPED_TRACE(name);
+      EXPECT_CLOSE(found.at(name), gradient, 1e-5);
+    }
+  }
 }
 
 TEST(ModelHook, IsCalledOnceWhenTheOptimizerStepsInTheBackward) {
