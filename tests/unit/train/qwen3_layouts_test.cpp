@@ -61,6 +61,56 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{"pp2_fsdp2", 1, 2, 1, with_pipeline, 1, 2}, Layout{"pp2_tp2", 1, 1, 2, with_pipeline, 1, 2}),
     [](const auto& info) { return info.param.name; });
 
+// A micro-batch is one sample everywhere, so that activations have the same scales on every layout.
+std::function<void(JobConfig&)> float8(const std::string& recipe, const char* schedule = "1F1B") {
+  return [=](JobConfig& config) {
+    config.model.converters = {"quantize.linear.float8"};
+    config.quantize.linear.float8.emulate = true;
+    if (recipe != "tensorwise") config.quantize.linear.float8.recipe_name = recipe;
+    config.training.local_batch_size = config.parallelism.pipeline_parallel_degree > 1 ? 6 : 1;
+    config.parallelism.pipeline_parallel_schedule = schedule;
+    config.parallelism.pipeline_parallel_microbatch_size = 1;
+    config.training.steps = 5;
+  };
+}
+
+// The norms of heads stand between products in float8: their input comes out of one, their gradient goes into others.
+class Qwen3Float8 : public testing::TestWithParam<const char*> {};
+
+TEST_P(Qwen3Float8, TrainsAsOneRankDoes) {
+  const std::string recipe = GetParam();
+  const Outcome one = train({"one", 1, 1, 1, float8(recipe)}, false);
+  // As in layouts_test.cpp, a number between two of float8 may be rounded to the other side.
+  constexpr test::Limits kLimits{.loss = 1e-6, .norm = 1e-5, .parameters = 1e-2};
+  for (const Layout& layout : {Layout{"fsdp2", 1, 2, 1, float8(recipe)}, Layout{"tp2", 1, 1, 2, float8(recipe)},
+                               Layout{"tp4", 1, 1, 4, float8(recipe)}, Layout{"fsdp2_tp2", 1, 2, 2, float8(recipe)},
+                               Layout{"pp2_tp2", 1, 2, 2, float8(recipe, "ZBVZeroBubble"), 1, 2}}) {
+    SCOPED_TRACE(layout.name);
+    test::expect_same_run(train(layout, false), one, kLimits);
+  }
+}
+
+TEST_P(Qwen3Float8, IsARunOfItsOwnNearThatWithoutFloat8) {
+  const Outcome rounded = train({"one", 1, 1, 1, float8(GetParam())}, false);
+  const Outcome plain = train({"one", 1, 1, 1,
+                               [](JobConfig& config) {
+                                 config.training.local_batch_size = 1;
+                                 config.training.steps = 5;
+                               }},
+                              false);
+  for (size_t i = 0; i < plain.losses.size(); ++i)
+    EXPECT_NEAR(rounded.losses[i], plain.losses[i], 1e-3 * plain.losses[i]);
+  for (const char* norm : {"q_norm", "k_norm"}) {
+    const std::string name = fmt::format("layers.1.attention.{}.weight.exp_avg", norm);
+    const double difference = test::relative_error(rounded.final.at(name), plain.final.at(name));
+    EXPECT_GT(difference, 1e-3) << name;
+    EXPECT_LT(difference, 0.3) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Qwen3Float8, testing::Values("tensorwise", "rowwise", "rowwise_with_gw_hp"),
+                         [](const auto& info) { return std::string(info.param); });
+
 // Loads what is in the folder, trains up to step `until` and saves there; the loss of each step.
 std::map<int64_t, double> train_until(const Layout& layout, const std::filesystem::path& folder, int64_t until) {
   JobConfig config = configure(layout);
