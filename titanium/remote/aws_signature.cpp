@@ -55,6 +55,18 @@ std::vector<std::string> sections_of_config() {
   return {"profile " + profile()};
 }
 
+// The first of these variables that is not empty, else this value of the profile in the configuration, or "".
+std::string setting(std::initializer_list<const char*> variables, const char* key) {
+  for (const char* name : variables) {
+    if (const std::string value = variable(name); !value.empty()) return value;
+  }
+  Sections sections = read_sections(config_file());
+  for (const std::string& name : sections_of_config()) {
+    if (const std::string value = sections[name][key]; !value.empty()) return value;
+  }
+  return "";
+}
+
 std::string utc(int64_t time, const char* format) {
   const std::time_t seconds = time;
   std::tm parts{};
@@ -92,14 +104,13 @@ AwsCredentials aws_credentials_of_environment() {
 }
 
 std::string aws_region_of_environment() {
-  for (const char* name : {"AWS_REGION", "AWS_DEFAULT_REGION"}) {
-    if (const std::string region = variable(name); !region.empty()) return region;
-  }
-  Sections sections = read_sections(config_file());
-  for (const std::string& name : sections_of_config()) {
-    if (const std::string region = sections[name]["region"]; !region.empty()) return region;
-  }
-  return "us-east-1";
+  const std::string region = setting({"AWS_REGION", "AWS_DEFAULT_REGION"}, "region");
+  return region.empty() ? "us-east-1" : region;
+}
+
+std::string aws_endpoint_of_environment() {
+  const bool ignored = variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS") == "true";
+  return ignored ? "" : setting({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}, "endpoint_url");
 }
 
 void sign_request(HttpRequest& request, const AwsCredentials& credentials, const std::string& region, int64_t time) {

@@ -21,6 +21,10 @@ AwsCredentials aws_credentials_of_environment();
 // AWS_REGION, AWS_DEFAULT_REGION, the profile's region in AWS_CONFIG_FILE, else us-east-1.
 std::string aws_region_of_environment();
 
+// AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's endpoint_url in AWS_CONFIG_FILE, else "": Amazon's own servers,
+// as also where AWS_IGNORE_CONFIGURED_ENDPOINT_URLS is true.
+std::string aws_endpoint_of_environment();
+
 // Adds the headers that sign `request` at `time` (seconds since 1970). The path of its address is percent-encoded
 // already; its query has sorted, encoded parameters, each with a '='.
 void sign_request(HttpRequest& request, const AwsCredentials& credentials, const std::string& region, int64_t time);

@@ -9,13 +9,6 @@
 namespace titanium::remote {
 namespace {
 
-std::string first_variable(std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (std::string value = variable(name); !value.empty()) return value;
-  }
-  return "";
-}
-
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -35,7 +28,7 @@ Bucket::Bucket(const std::string& url) : scheme_(parse_url(url).scheme), name_(p
   }
   given_.credentials = aws_credentials_of_environment();
   region_ = aws_region_of_environment();
-  const std::string endpoint = first_variable({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
+  const std::string endpoint = aws_endpoint_of_environment();
   // Amazon's own servers have a name for each bucket, others a path.
   server_ = parse_url(endpoint.empty() ? fmt::format("https://{}.s3.{}.amazonaws.com", name_, region_) : endpoint);
   base_ = endpoint.empty() ? "/" : "/" + name_ + "/";

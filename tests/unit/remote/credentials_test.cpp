@@ -112,5 +112,25 @@ TEST(Profiles, TheDefaultOneHasTwoNamesInTheConfiguration) {
   for (const char* name : {"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"}) ::unsetenv(name);
 }
 
+TEST(Profiles, NameTheServerUnlessTheEnvironmentDoes) {
+  const std::filesystem::path file = test::test_folder() / "config";
+  write_file_atomically(file,
+                        "[default]\nregion = x\n[profile store]\nendpoint_url = http://127.0.0.1:9000\n"
+                        "s3 =\n  addressing_style = path\n");
+  ::setenv("AWS_CONFIG_FILE", file.c_str(), 1);
+  EXPECT_EQ(aws_endpoint_of_environment(), "");
+  ::setenv("AWS_PROFILE", "store", 1);
+  EXPECT_EQ(aws_endpoint_of_environment(), "http://127.0.0.1:9000");
+  ::setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1", 1);
+  EXPECT_EQ(aws_endpoint_of_environment(), "http://127.0.0.1:1");
+  ::setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:2", 1);
+  EXPECT_EQ(aws_endpoint_of_environment(), "http://127.0.0.1:2");
+  ::setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true", 1);
+  EXPECT_EQ(aws_endpoint_of_environment(), "");
+  for (const char* name : {"AWS_CONFIG_FILE", "AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3",
+                           "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"})
+    ::unsetenv(name);
+}
+
 }  // namespace
 }  // namespace titanium::remote
