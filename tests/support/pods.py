@@ -159,7 +159,8 @@ class Cluster:
                     environment |= {prefix + "MASTER_ADDR": "127.0.0.1", prefix + "MASTER_PORT": port}
             ranks = {"PET_NPROC_PER_NODE": "1"} if "NGPU" not in environment else {"NGPU": "1"}
             inherited = {name: value for name, value in os.environ.items() if not DROPPED.match(name)}
-            pod.environment = inherited | environment | ranks | {"CONFIG_FILE": "configs/llama3/debug_model_cpu.toml", "TITANIUM": PROGRAM}
+            pod.environment = inherited | environment | ranks | {"CONFIG_FILE": "configs/llama3/debug_model_cpu.toml", "TITANIUM": PROGRAM,
+                                                                   "OMP_NUM_THREADS": "1"}  # pods share the cores of this machine
 
     def start(self, pod):
         pod.starts += 1
