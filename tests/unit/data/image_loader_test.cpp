@@ -3,6 +3,7 @@
 
 #include "tests/support/data_files.h"
 #include "tests/support/source_folder.h"
+#include "titanium/base/log.h"
 #include "titanium/data/document.h"
 #include "titanium/data/format/tar_members.h"
 #include "titanium/data/image/decode.h"
@@ -250,9 +251,23 @@ TEST_F(Images, WhatCannotBeUsedHasASentenceOrIsSkippedAndCounted) {
     EXPECT_EQ(strict.next()->captions[0], "picture 0");
     EXPECT_EQ(error_of([&] { strict.next(); }), fmt::format("{}:2: {}{}", path.string(), problem, ends));
     one.skip_bad_records = true;
-    ImageLoader lenient(one, options(3));
-    EXPECT_EQ(lenient.next()->captions, (std::vector<std::string>{"picture 0", "picture 1", "picture 2"}));
-    EXPECT_GE(lenient.bad_records(), 1);
+    ImageLoaderOptions once = options(3);
+    once.images.infinite = false;
+    ::testing::internal::CaptureStdout();
+    log_to_stdout(LogLevel::kWarning);
+    {
+      ImageLoader lenient(one, once);
+      EXPECT_EQ(lenient.next()->captions, (std::vector<std::string>{"picture 0", "picture 1", "picture 2"}));
+      EXPECT_FALSE(lenient.next());
+      EXPECT_EQ(lenient.bad_records(), 1);
+      EXPECT_EQ(lenient.small_images(), 0);
+    }
+    log_to_stdout(LogLevel::kError);
+    const std::string log = ::testing::internal::GetCapturedStdout();
+    EXPECT_NE(log.find(fmt::format("Dataset {}: 1 bad records skipped so far, the last one is {}:2: {}", one.name,
+                                   path.string(), problem)),
+              std::string::npos)
+        << log;
   }
 }
 
