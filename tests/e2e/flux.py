@@ -13,6 +13,7 @@ import unittest
 
 import numpy
 import PIL.Image
+from safetensors.numpy import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -93,15 +94,21 @@ class Flux(unittest.TestCase):
         prompts.write_text("a red square\n\na blue circle on sand\n")
         checkpoint = self.folder / "one/checkpoint/step-4"
         drawn = {}
-        for name, more in (("plain", ()), ("other", ("--seed", 8, "--guidance", 3, "--batch", 1))):
+        for name, more in (("plain", ()), ("again", ()), ("seed", ("--seed", 8)), ("guidance", ("--guidance", 60)), ("steps", ("--steps", 3)),
+                           ("one at a time", ("--batch", 1))):
             out = self.folder / name
-            said = self.run_program("generate-image", "--checkpoint", checkpoint, "--prompts", prompts, "--out", out, "--steps", 2,
-                                    "--size", 48, *more, *self.options)
+            steps = () if name == "steps" else ("--steps", 2)
+            said = self.run_program("generate-image", "--checkpoint", checkpoint, "--prompts", prompts, "--out", out, "--size", 48, *steps, *more,
+                                    *self.options)
             self.assertIn("image_prompt1.png: a blue circle on sand", said)
             self.assertEqual(png_size(out / "image_prompt1.png"), (48, 48))
-            drawn[name] = (out / "image_prompt1.png").read_bytes()
-        self.assertNotEqual(drawn["plain"], drawn["other"])
-        self.assertIn(b"a blue circle on sand", drawn["plain"])
+            drawn[name] = numpy.asarray(PIL.Image.open(out / "image_prompt1.png"), numpy.int16)
+        difference = {name: numpy.abs(pixels - drawn["plain"]).max() for name, pixels in drawn.items()}
+        self.assertEqual(difference["again"], 0)
+        self.assertLessEqual(difference["one at a time"], 2)
+        for name in ("seed", "guidance", "steps"):
+            self.assertGreater(difference[name], 2, name)
+        self.assertIn(b"a blue circle on sand", (self.folder / "plain/image_prompt1.png").read_bytes())
         prompts.write_text("\n")
         said = self.run_program("generate-image", "--checkpoint", checkpoint, "--prompts", prompts, "--out", self.folder, *self.options, code=2)
         self.assertIn("prompts.txt holds no prompts. Write one on each line.", said)
@@ -112,8 +119,16 @@ class Flux(unittest.TestCase):
     def test_weights_go_to_diffusers_format_and_back(self):
         self.run_program("convert", self.folder / "one/checkpoint/step-4", self.folder / "hf", "--to", "hf", "--hf-assets", self.assets,
                          "--model.name=flux", "--model.flavor=auto")
-        said = self.run_program("inspect", self.folder / "hf")
-        self.assertIn("transformer_blocks.0.attn.to_q.weight", said)
+        self.assertTrue((self.folder / "hf/diffusion_pytorch_model.safetensors").is_file())  # where diffusers looks
+        theirs = load_file(self.folder / "hf/diffusion_pytorch_model.safetensors")
+        self.assertIn("transformer_blocks.0.attn.to_q.weight", theirs)
+        sizes = ["--model.name=flux", "--model.flavor=auto"]
+        self.run_program("convert", self.folder / "hf", self.folder / "back", "--to", "dcp", "--hf-assets", self.assets, *sizes)
+        self.run_program("convert", self.folder / "back", self.folder / "again", "--to", "hf", "--hf-assets", self.assets, *sizes)
+        again = load_file(self.folder / "again/diffusion_pytorch_model.safetensors")
+        self.assertEqual(set(again), set(theirs))
+        for name, tensor in theirs.items():
+            self.assertTrue(numpy.array_equal(again[name], tensor), name)
 
     def test_what_does_not_fit_is_refused(self):
         def refused(*options):

@@ -29,7 +29,9 @@ std::optional<int64_t> number_after(std::string_view prefix, const std::string& 
   return error == std::errc() && end == name.data() + name.size() ? std::optional(number) : std::nullopt;
 }
 
-constexpr std::array<std::string_view, 3> kMarkers = {".metadata", "model.safetensors.index.json", "model.safetensors"};
+constexpr std::array<std::string_view, 5> kMarkers = {".metadata", "model.safetensors.index.json", "model.safetensors",
+                                                      "diffusion_pytorch_model.safetensors.index.json",
+                                                      "diffusion_pytorch_model.safetensors"};
 
 fs::path unfinished_folder(const fs::path& root, int64_t step) { return root / fmt::format("{}{}", kUnfinished, step); }
 

@@ -26,8 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kBlockBytes = 32 << 20;  // of a parameter that are in host memory at a time
-constexpr const char* kSingleFile = "model.safetensors";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr const char* kSingle = ".safetensors";
+constexpr const char* kIndex = ".safetensors.index.json";
 
 class OutputFile {
  public:
@@ -87,10 +87,10 @@ void cut_box(uint64_t begin, const Shape& shape, const Box& box, const Tensor& b
 
 // Tensors of the model to the files of the assets' index; empty if it does not name exactly these, or has the name that
 // makes a folder whole for one file of several: Note [Whole or not there, in a bucket].
-std::map<std::string, std::string> files_of_index(const fs::path& assets, const std::vector<std::string>& names) {
+std::map<std::string, std::string> files_of_index(const fs::path& index, const std::vector<std::string>& names) {
   std::error_code ignored;
-  if (!fs::is_regular_file(assets / kIndexFile, ignored)) return {};
-  auto files = checkpoint::read_safetensors_index(assets / kIndexFile);
+  if (!fs::is_regular_file(index, ignored)) return {};
+  auto files = checkpoint::read_safetensors_index(index);
   std::set<std::string> used;
   for (const auto& [name, file] : files) used.insert(file);
   const bool matches = files.size() == names.size() &&
@@ -99,10 +99,18 @@ std::map<std::string, std::string> files_of_index(const fs::path& assets, const 
   return matches ? files : std::map<std::string, std::string>();
 }
 
+// A config.json of diffusers says the class of its model, and diffusers looks for files of another name.
+std::string weights_name(const std::string& config_json) {
+  return nlohmann::json::parse(config_json).contains("_class_name") ? "diffusion_pytorch_model" : "model";
+}
+
 }  // namespace
 
 HuggingFaceExport::HuggingFaceExport(const Model& model, Dtype dtype, fs::path assets, uint64_t shard_bytes)
-    : dtype_(dtype), assets_(std::move(assets)), config_(hugging_face_of(model).config_json(dtype)) {
+    : dtype_(dtype),
+      assets_(std::move(assets)),
+      config_(hugging_face_of(model).config_json(dtype)),
+      name_(weights_name(config_)) {
   plan(model, shard_bytes);
 }
 
@@ -117,7 +125,7 @@ void HuggingFaceExport::plan(const Model& model, uint64_t shard_bytes) {
       names.push_back(piece.name);
     }
   }
-  const auto given = files_of_index(assets_, names);
+  const auto given = files_of_index(assets_ / (name_ + kIndex), names);
   std::map<std::string, size_t> numbers;
   uint64_t size = 0;
   for (const HuggingFacePiece& tensor : tensors) {
@@ -136,11 +144,11 @@ void HuggingFaceExport::plan(const Model& model, uint64_t shard_bytes) {
   }
   for (size_t i = 0; i < files_.size(); ++i) {
     File& file = files_[i];
-    if (given.empty()) file.name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files_.size());
+    if (given.empty()) file.name = fmt::format("{}-{:05}-of-{:05}.safetensors", name_, i + 1, files_.size());
     file.header.metadata = {{"format", "pt"}};
     file.header.data_offset = checkpoint::format_safetensors_header(file.header).size();
   }
-  if (files_.size() == 1) files_.front().name = kSingleFile;
+  if (files_.size() == 1) files_.front().name = name_ + kSingle;
   for (auto& [name, place] : places_) place.begin += files_[place.file].header.data_offset;
 }
 
@@ -268,7 +276,7 @@ std::map<std::string, std::string> HuggingFaceExport::other_files() const {
 
 std::optional<std::pair<std::string, std::string>> HuggingFaceExport::index_file() const {
   if (files_.size() == 1) return std::nullopt;
-  return std::pair<std::string, std::string>(kIndexFile, index_json());
+  return std::pair(name_ + kIndex, index_json());
 }
 
 void HuggingFaceExport::finish(const fs::path& folder) const {

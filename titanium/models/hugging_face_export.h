@@ -31,7 +31,7 @@ constexpr uint64_t kHuggingFaceShardBytes = 5'000'000'000;
 class HuggingFaceExport {
  public:
   // Decides which tensor lies where, from the parameters' global shapes. If `assets` has an index of weights with
-  // exactly the model's names, its files are followed, unless one of several is called model.safetensors; else files
+  // exactly the model's names, its files are followed, unless one of several is called as a single one is; else files
   // are filled up to `shard_bytes`. All ranks must see the same assets. `assets` may be empty, a file or missing.
   HuggingFaceExport(const Model& model, Dtype dtype, std::filesystem::path assets,
                     uint64_t shard_bytes = kHuggingFaceShardBytes);
@@ -96,6 +96,7 @@ class HuggingFaceExport {
   Dtype dtype_;
   std::filesystem::path assets_;
   std::string config_;
+  std::string name_;  // of the files, before their numbers
   std::vector<File> files_;
   std::map<std::string, std::vector<HuggingFacePiece>> pieces_;  // by our name
   std::map<std::string, Place> places_;                          // by theirs
