@@ -107,7 +107,7 @@ TEST_F(GpuFlux, TheAutoencoderIsThatOfTheCpu) {
   AutoencoderArgs args = larger().autoencoder;
   args.channels = 32;
   const Tensor images = random_tensor({2, 3, 32, 48}).clamp(-1, 1);
-  const Tensor latents = random_tensor({2, args.latent_channels, 4, 6}), noise = random_tensor(latents.sizes());
+  const Tensor latents = random_tensor({2, args.latent_channels, 4, 6}), noise = random_tensor(latents.sizes().vec());
   const auto results_on = [&](Device device, Dtype dtype) -> ops::Tensors {
     const Autoencoder autoencoder(args, random_frozen_weights(7, dtype, device));
     return {autoencoder.encode(images.to(device), noise.to(device)).to(at::kCPU, at::kFloat),
