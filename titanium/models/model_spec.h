@@ -17,6 +17,8 @@ struct TrainingDefaults {
   // Parameters that are updated with options of their own, written as optimizer.param_groups are. The groups of the job
   // come first, so that they may take what they want.
   std::vector<config::Names> parameter_groups;
+  // activation_checkpoint.mode = "selective" recomputes all of every block, whatever its option says.
+  bool selective_recomputes_all = false;
 };
 
 struct ModelSpec {

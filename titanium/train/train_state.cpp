@@ -127,7 +127,9 @@ ModelPlan plan_model(const JobConfig& config, int64_t world_size, int rank, std:
   plan.update = plan_optimizer(config, defaults, *plan.model, plan.dims, rank);
   std::vector<nn::SaveLevels> blocks;
   for (int64_t block = 0; block < plan.model->block_count(); ++block) blocks.push_back(plan.model->levels_of(block));
-  plan.levels = parallel::plan_activation_checkpoint(config.activation_checkpoint, blocks);
+  config::ActivationCheckpoint recomputed = config.activation_checkpoint;
+  if (recomputed.mode == "selective" && defaults.selective_recomputes_all) recomputed.mode = "full";
+  plan.levels = parallel::plan_activation_checkpoint(recomputed, blocks);
   plan.memory = plan_memory(
       *plan.model, *plan.update.optimizer, config, plan.dims, plan.levels,
       {.live = plan.pipeline ? plan.pipeline->live_samples(pipeline_rank) : config.training.local_batch_size,

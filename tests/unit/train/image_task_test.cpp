@@ -7,6 +7,7 @@
 #include "tests/support/tiny_flux.h"
 #include "tests/support/tiny_run.h"
 #include "titanium/base/error.h"
+#include "titanium/models/registry.h"
 #include "titanium/ops/counter_normal.h"
 #include "titanium/ops/init.h"
 #include "titanium/train/checkpointer.h"
@@ -259,6 +260,27 @@ TEST(DrawImages, StepsFollowTheVelocityFromNoiseToTheImage) {
   EXPECT_TRUE(draw_images(model, *encoders.autoencoder, captions, options, at::kCPU).allclose(expected, 1e-4, 1e-4));
   options.guidance = 4;  // between velocities that are the same
   EXPECT_TRUE(draw_images(model, *encoders.autoencoder, captions, options, at::kCPU).allclose(expected, 1e-4, 1e-4));
+}
+
+TEST(ImageTask, EveryRecomputationButNoneAndABudgetIsOfWholeBlocksAsInTorchtitan) {
+  const auto levels = [](const char* mode, const char* option) {
+    JobConfig config = test::configure(kOne);
+    config.encoder.offline = true;  // so that no encoder is counted
+    config.activation_checkpoint.mode = mode;
+    config.activation_checkpoint.selective_ac_option = option;
+    config.activation_checkpoint.memory_budget = 0.6;
+    return plan_model(config, 1, 0, std::make_unique<models::flux::Flux>(test::tiny_flux()),
+                      models::find_model("flux").training)
+        .levels;
+  };
+  const auto whole = levels("full", "2");
+  EXPECT_EQ(whole, std::vector<size_t>(4, 1));
+  EXPECT_EQ(levels("selective", "2"), whole);
+  EXPECT_EQ(levels("selective", "op"), whole);
+  EXPECT_EQ(levels("none", "2"), std::vector<size_t>(4, 0));
+  const auto within = levels("memory_budget", "2");
+  EXPECT_NE(within, whole);
+  EXPECT_NE(within, std::vector<size_t>(4, 0));
 }
 
 TEST(ImageTask, AFluxIsCutNeitherIntoStagesNorIntoParts) {

@@ -35,7 +35,7 @@ ModelSpec spec() {
           .flavors = names_of(flavors()),
           .build = build,
           .hugging_face_types = {},
-          .training = {.task = "images", .parameter_groups = {}}};
+          .training = {.task = "images", .parameter_groups = {}, .selective_recomputes_all = true}};
 }
 
 }  // namespace titanium::models::flux
