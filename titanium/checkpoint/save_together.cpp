@@ -20,7 +20,7 @@ std::string format(const Outcome& outcome) { return (outcome.failed ? '!' : '.')
 Outcome parse(const std::string& text) { return {text.substr(1), text[0] == '!'}; }
 
 template <typename Function>
-Outcome attempt(const Function& function) {
+Outcome outcome_of(const Function& function) {
   try {
     return {function()};
   } catch (const std::exception& error) {
@@ -36,7 +36,7 @@ void throw_if_failed(const Outcome& outcome) {
 void on_first_rank(comm::Group& group, const std::function<void()>& function) {
   Outcome outcome;
   if (group.rank() == 0) {
-    outcome = attempt([&] {
+    outcome = outcome_of([&] {
       function();
       return std::string();
     });
@@ -52,7 +52,7 @@ void save_together(comm::Group& group, const fs::path& root, int64_t step, const
     begin_step(root, step);
     if (work.prepare) work.prepare(folder);
   });
-  const Outcome own = attempt([&] { return work.write(folder); });
+  const Outcome own = outcome_of([&] { return work.write(folder); });
   const std::vector<std::string> texts = comm::gather_texts(group, format(own));
   on_first_rank(group, [&] {
     try {

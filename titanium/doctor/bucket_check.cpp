@@ -53,7 +53,7 @@ std::vector<Finding> check_bucket(const BucketRequest& request) {
   const std::string own = fmt::format("{}/rank_{}", folder, request.rank);
   std::vector<Finding> findings;
   bool written = false;
-  const auto attempt = [&](const auto& action) {
+  const auto run_together = [&](const auto& action) {
     try {
       action();
     } catch (const std::exception& error) {
@@ -65,7 +65,7 @@ std::vector<Finding> check_bucket(const BucketRequest& request) {
     }
     request.barrier();
   };
-  attempt([&] {
+  run_together([&] {
     const double write = write_rate(own, request.bytes) / kGB;
     written = true;
     const double read = read_rate(own) / kGB;
@@ -74,10 +74,10 @@ std::vector<Finding> check_bucket(const BucketRequest& request) {
          .fact = fmt::format("{}: writes {:.2g} GB/s, reads {:.2g} GB/s per rank", request.address, write, read),
          .figures = {{"write_gbs", write}, {"read_gbs", read}}});
   });
-  attempt([&] {
+  run_together([&] {
     if (written) findings.push_back(count_objects(folder, request.world_size));
   });
-  attempt([&] {
+  run_together([&] {
     if (written) remote::remove_objects({own}, kPolicy);
   });
   return findings;

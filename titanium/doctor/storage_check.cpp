@@ -117,7 +117,7 @@ std::vector<Finding> check_storage(const StorageRequest& request) {
   const fs::path folder = nearest_folder(request.folder);
   const fs::path before = folder / (request.trial + ".tmp"), after = folder / request.trial;
   const fs::path own = fs::path(fmt::format("rank_{}", request.rank));
-  const auto attempt = [&](const std::string& check, const auto& action) {
+  const auto run_together = [&](const std::string& check, const auto& action) {
     try {
       action();
     } catch (const std::exception& error) {
@@ -125,27 +125,27 @@ std::vector<Finding> check_storage(const StorageRequest& request) {
     }
     request.barrier();
   };
-  attempt(request.label, [&] {
+  run_together(request.label, [&] {
     if (request.rank != 0) return;
     findings.push_back(check_room(request.label, folder, request.checkpoint_bytes));
     for (const fs::path& left : {before, after}) fs::remove_all(left);  // by one that was killed
     if (::mkdir(before.c_str(), 0777) != 0) fail("make", before);
   });
-  attempt("storage", [&] {
+  run_together("storage", [&] {
     const double written = write_rate(before / own, request.bytes) / kGB, read = read_rate(before / own) / kGB;
     findings.push_back({.check = "storage",
                         .fact = fmt::format("writes {:.2f} GB/s, reads {:.2f} GB/s per rank", written, read),
                         .figures = {{"write_gbs", written}, {"read_gbs", read}}});
   });
-  attempt("rename", [&] {
+  run_together("rename", [&] {
     if (request.rank == 0 && ::rename(before.c_str(), after.c_str()) != 0) fail("rename", before);
   });
-  attempt("rename", [&] {
+  run_together("rename", [&] {
     const bool broken =
         std::ranges::any_of(findings, [](const Finding& finding) { return finding.severity == Severity::kError; });
     if (!broken) findings.push_back(find_renamed(before, after, request.world_size, request.patience));
   });
-  attempt("storage", [&] {
+  run_together("storage", [&] {
     for (const fs::path& name : {before, after}) {
       if (request.rank == 0) fs::remove_all(name);
     }

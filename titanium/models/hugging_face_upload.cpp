@@ -44,7 +44,7 @@ uint64_t place(std::string_view message, const HuggingFaceExport::Range& range, 
 
 // Remembers the first failure and lets the caller go on.
 template <typename Function>
-void attempt(std::string& failure, const Function& function) {
+void keep_failure(std::string& failure, const Function& function) {
   if (!failure.empty()) return;
   try {
     function();
@@ -88,11 +88,11 @@ std::string HuggingFaceUpload::write(std::span<const checkpoint::DcpTensorItem> 
   std::string failure;
   for (size_t round = 0; round < rounds; ++round) {
     std::vector<std::string> sent(ranges_.size());
-    attempt(failure, [&] { sent = messages(round, parts); });
+    keep_failure(failure, [&] { sent = messages(round, parts); });
     const std::vector<std::string> received = comm::exchange_texts(group_, sent);
-    if (round < own.size()) attempt(failure, [&] { write_range(own[round], received); });
+    if (round < own.size()) keep_failure(failure, [&] { write_range(own[round], received); });
     const bool ends_file = round < own.size() && (round + 1 == own.size() || own[round + 1].file != own[round].file);
-    if (ends_file) attempt(failure, [&] { finish_file(own[round].file); });
+    if (ends_file) keep_failure(failure, [&] { finish_file(own[round].file); });
     if (round < own.size()) progress.add(static_cast<int64_t>(own[round].end - own[round].begin));
   }
   TI_CHECK(failure.empty(), "{}", failure);

@@ -72,11 +72,11 @@ class RemoteBytes : public ByteSource {
   void read(int64_t offset, std::span<char> out) const override {
     TI_ASSERT(offset >= 0 && offset + static_cast<int64_t>(out.size()) <= size_, "beyond the end of {}", path_);
     if (out.empty()) return;
-    with_retries(policy_, [&](Clock::time_point until) { attempt(offset, out, until); });
+    with_retries(policy_, [&](Clock::time_point until) { read_once(offset, out, until); });
   }
 
  private:
-  void attempt(int64_t offset, std::span<char> out, Clock::time_point until) const {
+  void read_once(int64_t offset, std::span<char> out, Clock::time_point until) const {
     const int64_t last = offset + static_cast<int64_t>(out.size()) - 1;
     HttpRequest request = object_->request("GET", fmt::format("bytes={}-{}", offset, last));
     request.until = until;

@@ -113,7 +113,7 @@ struct BucketPage {
   }
 };
 
-// What is asked for: names that begin with `prefix` and lie behind `after` and not behind `end`, where these are given.
+// What is asked for: names that begin with `prefix` and come after `after` and not after `end`, where these are given.
 struct BucketRange {
   std::string prefix;
   std::string delimiter;
@@ -121,9 +121,9 @@ struct BucketRange {
   std::string end;
 };
 
-// Names that are likely to share out what comes behind `last`, when the page before went from `first` to it: those with
+// Names that are likely to share out what comes after `last`, when the page before went from `first` to it: those with
 // a higher digit where the two differ, and at the three places before it.
-std::vector<std::string> names_behind(const std::string& first, const std::string& last) {
+std::vector<std::string> likely_names_after(const std::string& first, const std::string& last) {
   const auto differ = static_cast<size_t>(std::ranges::mismatch(first, last).in2 - last.begin());
   std::set<std::string> names;
   for (size_t at = differ - std::min<size_t>(differ, 3); at <= differ && at < last.size(); ++at) {
@@ -191,7 +191,7 @@ class BucketListing {
     BucketPage level = pages(whole, kPagesInARow);
     if (!level.next.empty()) {
       std::vector<BucketRange> ranges;
-      std::vector<std::string> ends = names_behind(level.first, level.last);
+      std::vector<std::string> ends = likely_names_after(level.first, level.last);
       ends.emplace_back();
       for (std::string after = level.last; std::string & end : ends) {
         ranges.push_back({folder, "/", after, end});

@@ -96,7 +96,7 @@ Lease<std::string> token_of(const HttpResponse& response) {
   }
 }
 
-// Of a pod: its service account's token is exchanged for credentials.
+// A pod exchanges the token of its service account for credentials.
 Lease<AwsCredentials> web_identity() {
   const std::string given = variable("AWS_ENDPOINT_URL_STS"), session = variable("AWS_ROLE_SESSION_NAME");
   const std::string server =
@@ -115,7 +115,7 @@ Lease<AwsCredentials> web_identity() {
   return {.value = credentials, .expires = time_of(first_element(xml, "Expiration"))};
 }
 
-// Of a container. Its token goes to this machine or over HTTPS and nowhere else.
+// A container asks the server that its variables name. Its token goes to this machine or over HTTPS and nowhere else.
 Lease<AwsCredentials> container() {
   const std::string relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
   const std::string url =
@@ -131,7 +131,7 @@ Lease<AwsCredentials> container() {
   return credentials_of(answer_of(request, "Credentials of this container"));
 }
 
-// Of a machine, with a session of its metadata service.
+// A machine asks its metadata service, in a session.
 Lease<AwsCredentials> machine() {
   if (variable("AWS_EC2_METADATA_DISABLED") == "true") return {};
   const std::string given = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");

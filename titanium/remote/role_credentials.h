@@ -10,9 +10,9 @@
 
 namespace titanium::remote {
 
-// Of a role of Amazon's, or none: those of the pod's service account (AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN),
-// of the container (AWS_CONTAINER_CREDENTIALS_FULL_URI or AWS_CONTAINER_CREDENTIALS_RELATIVE_URI), else of the machine
-// (version 2 of its metadata service, unless AWS_EC2_METADATA_DISABLED is true).
+// The credentials of a role of Amazon's, or none: those of the pod's service account (AWS_WEB_IDENTITY_TOKEN_FILE with
+// AWS_ROLE_ARN), of the container (AWS_CONTAINER_CREDENTIALS_FULL_URI or AWS_CONTAINER_CREDENTIALS_RELATIVE_URI), else
+// of the machine (version 2 of its metadata service, unless AWS_EC2_METADATA_DISABLED is true).
 AwsCredentials aws_role_credentials();
 
 // Whether a container's token may go there: over HTTPS, or to this machine and the services that its cloud has on it.

@@ -24,7 +24,7 @@ class ZipArchive {
   // Reads the directory. Throws Error that names `what` when a record is compressed or encrypted, lies outside, or
   // anything else does not fit together. Also archives beyond 4 GiB.
   ZipArchive(std::span<const std::byte> bytes, const std::string& what);
-  // Of records that were found in another way.
+  // Takes records that were found in another way.
   ZipArchive(Records records, const std::string& what) : what_(what), records_(std::move(records)) {}
 
   // The record of a name without the folder that torch puts in front of every name, or null: "data.pkl", "data/0".
