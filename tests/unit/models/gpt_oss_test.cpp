@@ -76,6 +76,13 @@ TEST(GptOssConfig, ThePublishedFileIsAFlavor) {
             to_json(gpt_oss::flavors().at("20b"), gpt_oss::fields()));
 }
 
+TEST(GptOssConfig, TheLogNamesEveryRuleOfTheExperts) {
+  const auto json = nlohmann::json::parse(to_json(gpt_oss::flavors().at("20b"), gpt_oss::fields()))["moe"];
+  EXPECT_EQ(json["gate_bias"], true);
+  EXPECT_EQ(json["swiglu_limit"], 7);
+  EXPECT_FALSE(json.contains("num_expert_groups"));  // there are none
+}
+
 TEST(GptOssConfig, EveryFlavorGoesThroughConfigJson) {
   for (const auto& [flavor, args] : gpt_oss::flavors()) {
     const Args back = read_config(gpt_oss::to_config_json(args, at::kBFloat16));

@@ -142,7 +142,7 @@ TEST(Qwen3Config, ExpertsInSomeLayersOnlyAreRefused) {
             "mlp_only_layers is an array, but should be empty: all layers have experts, or none.");
   EXPECT_EQ(with(R"("num_experts": 8, "mlp_only_layers": ["x"])"),
             "mlp_only_layers is an array, but should be an array of whole numbers.");
-  EXPECT_EQ(with(R"("num_hidden": 8)"), "num_local_experts is missing, but should be given.");
+  EXPECT_EQ(with(R"("num_hidden": 8)"), "num_experts is missing, but should be given.");
   EXPECT_EQ(with(R"("num_experts": 1)"), "top_k = 2 must be between 1 and the number of experts, 1.");
 }
 

@@ -30,22 +30,32 @@ void check_moe(const MoeArgs& args, const std::string& model) {
   }
 }
 
-nlohmann::ordered_json moe_json(const MoeArgs& args) {
-  nlohmann::ordered_json json = {{"num_experts", args.num_experts},
-                                 {"num_shared_experts", args.num_shared_experts},
-                                 {"top_k", args.top_k},
-                                 {"moe_hidden_dim", args.moe_hidden_dim},
-                                 {"score_func", args.score_func},
-                                 {"route_norm", args.route_norm},
-                                 {"route_scale", args.route_scale},
-                                 {"score_before_experts", args.score_before_experts}};
-  if (args.num_expert_groups > 0) {
-    json["num_expert_groups"] = args.num_expert_groups;
-    json["num_limited_groups"] = args.num_limited_groups;
-  }
-  json["load_balance_coeff"] = args.load_balance_coeff;
-  if (args.clamped_swiglu) json["swiglu_limit"] = args.swiglu_limit;
-  return json;
+const ArgFields<MoeArgs>& moe_fields() {
+  static const auto has_groups = [](const MoeArgs& args) { return args.num_expert_groups > 0; };
+  static const ArgFields<MoeArgs> fields = [] {
+    ArgField<MoeArgs> shared = field<MoeArgs>("num_shared_experts", &MoeArgs::num_shared_experts);
+    shared.take = [](const JsonReader& config, std::string_view key, MoeArgs& args) {
+      args.num_shared_experts = config.count_or(key, args.num_shared_experts);  // may be none
+    };
+    return ArgFields<MoeArgs>{
+        field<MoeArgs>("num_experts", &MoeArgs::num_experts),
+        shared,
+        field<MoeArgs>("top_k", &MoeArgs::top_k),
+        field<MoeArgs>("moe_hidden_dim", &MoeArgs::moe_hidden_dim),
+        field<MoeArgs>("score_func", &MoeArgs::score_func),
+        field<MoeArgs>("route_norm", &MoeArgs::route_norm),
+        field<MoeArgs>("route_scale", &MoeArgs::route_scale),
+        only_where<MoeArgs>([](const MoeArgs& args) { return args.gate_bias; },
+                            field<MoeArgs>("gate_bias", &MoeArgs::gate_bias)),
+        field<MoeArgs>("score_before_experts", &MoeArgs::score_before_experts),
+        only_where<MoeArgs>(has_groups, field<MoeArgs>("num_expert_groups", &MoeArgs::num_expert_groups)),
+        only_where<MoeArgs>(has_groups, field<MoeArgs>("num_limited_groups", &MoeArgs::num_limited_groups)),
+        field<MoeArgs>("load_balance_coeff", &MoeArgs::load_balance_coeff),
+        only_where<MoeArgs>([](const MoeArgs& args) { return args.clamped_swiglu; },
+                            field<MoeArgs>("swiglu_limit", &MoeArgs::swiglu_limit)),
+    };
+  }();
+  return fields;
 }
 
 }  // namespace titanium::models::decoder

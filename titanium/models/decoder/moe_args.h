@@ -29,7 +29,7 @@ struct MoeArgs {
 // Throws UsageError, which names `model`, if they contradict each other.
 void check_moe(const MoeArgs& args, const std::string& model);
 
-// The fields for the log line.
-nlohmann::ordered_json moe_json(const MoeArgs& args);
+// Their log line follows from it (json_of); a family says under which keys its config.json has some (FieldKeys).
+const ArgFields<MoeArgs>& moe_fields();
 
 }  // namespace titanium::models::decoder

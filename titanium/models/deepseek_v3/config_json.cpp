@@ -7,32 +7,35 @@ namespace {
 
 constexpr double kLatentNormEps = 1e-6;  // transformers has it whatever config.json says of the other norms
 
-int64_t read_number_of_experts(const JsonReader& config) {
-  for (const char* key : {"num_local_experts", "num_experts"}) {
-    if (!config.has("n_routed_experts") && config.has(key)) return config.size(key);
-  }
-  return config.size("n_routed_experts");
+const FieldKeys& expert_keys() {
+  static const FieldKeys keys = {
+      {"num_experts", {"n_routed_experts", "num_local_experts", "num_experts"}},
+      {"num_shared_experts", {"n_shared_experts"}, /*required=*/false},
+      {"top_k", {"num_experts_per_tok"}},
+      {"moe_hidden_dim", {"moe_intermediate_size"}},
+      {"route_scale", {"routed_scaling_factor"}, /*required=*/false},
+      {"route_norm", {"norm_topk_prob"}, /*required=*/false},
+      {"score_func", {"scoring_func"}, /*required=*/false},
+  };
+  return keys;
 }
 
 void read_choice_of_v3(const JsonReader& config, decoder::MoeArgs& moe) {
   if (config.text_or("topk_method", "noaux_tc") != "noaux_tc") config.fail("topk_method", "\"noaux_tc\"");
-  if (config.text_or("scoring_func", "sigmoid") != "sigmoid") config.fail("scoring_func", "\"sigmoid\"");
-  moe.score_func = "sigmoid";
-  moe.route_norm = config.flag_or("norm_topk_prob", true);
+  if (moe.score_func != "sigmoid") config.fail("scoring_func", "\"sigmoid\"");
   const int64_t groups = config.size_or("n_group", 8);
   if (groups == 1) return;
   moe.num_expert_groups = groups;
   moe.num_limited_groups = config.size_or("topk_group", 4);
 }
 
-void read_choice_of_v2(const JsonReader& config, decoder::MoeArgs& moe) {
+void check_choice_of_v2(const JsonReader& config, const decoder::MoeArgs& moe) {
   if (config.text_or("topk_method", "greedy") != "greedy") {
     config.fail("topk_method",
                 "\"greedy\": groups are chosen by their best expert there, which no model of this build does");
   }
-  if (config.text_or("scoring_func", "softmax") != "softmax") config.fail("scoring_func", "\"softmax\"");
-  if (config.flag_or("norm_topk_prob", false)) config.fail("norm_topk_prob", "false");
-  moe.score_func = "softmax";
+  if (moe.score_func != "softmax") config.fail("scoring_func", "\"softmax\"");
+  if (moe.route_norm) config.fail("norm_topk_prob", "false");
 }
 
 decoder::MoeArgs read_experts(const JsonReader& config, bool v3) {
@@ -40,13 +43,13 @@ decoder::MoeArgs read_experts(const JsonReader& config, bool v3) {
     config.fail("moe_layer_freq", "1: all layers after the first ones have experts");
   }
   decoder::MoeArgs moe;
-  moe.num_experts = read_number_of_experts(config);
-  moe.num_shared_experts = config.count_or("n_shared_experts", v3 ? 1 : 2);
-  moe.top_k = config.size("num_experts_per_tok");
-  moe.moe_hidden_dim = config.size("moe_intermediate_size");
-  moe.route_scale = config.positive_or("routed_scaling_factor", v3 ? 2.5 : 1);
+  moe.num_shared_experts = v3 ? 1 : 2;
+  moe.score_func = v3 ? "sigmoid" : "softmax";
+  moe.route_norm = v3;
+  moe.route_scale = v3 ? 2.5 : 1;
   moe.score_before_experts = false;
-  v3 ? read_choice_of_v3(config, moe) : read_choice_of_v2(config, moe);
+  read_config_json(config, moe, decoder::moe_fields(), expert_keys());
+  v3 ? read_choice_of_v3(config, moe) : check_choice_of_v2(config, moe);
   return moe;
 }
 
@@ -69,7 +72,7 @@ const ArgFields<Args>& fields() {
       field<Args>("n_heads", &Args::n_heads, "num_attention_heads"),
       field<Args>("inter_dim", &Args::inter_dim, "intermediate_size"),
       logged_field<Args>("n_dense_layers", [](const Args& a) { return a.n_dense_layers; }),
-      logged_field<Args>("moe", [](const Args& a) { return decoder::moe_json(a.moe); }),
+      logged_field<Args>("moe", [](const Args& a) { return json_of(a.moe, decoder::moe_fields()); }),
       field<Args>("q_lora_rank", &Args::q_lora_rank, "q_lora_rank", [](const Args&) { return int64_t{0}; }),
       field<Args>("kv_lora_rank", &Args::kv_lora_rank, "kv_lora_rank"),
       field<Args>("qk_nope_head_dim", &Args::qk_nope_head_dim, "qk_nope_head_dim"),
@@ -119,13 +122,7 @@ std::string to_config_json(const Args& args, Dtype dtype) {
   json["num_key_value_heads"] = args.n_heads;
   json["first_k_dense_replace"] = args.n_dense_layers;
   json["moe_layer_freq"] = 1;
-  json["n_routed_experts"] = args.moe.num_experts;
-  json["n_shared_experts"] = args.moe.num_shared_experts;
-  json["num_experts_per_tok"] = args.moe.top_k;
-  json["moe_intermediate_size"] = args.moe.moe_hidden_dim;
-  json["routed_scaling_factor"] = args.moe.route_scale;
-  json["norm_topk_prob"] = args.moe.route_norm;
-  json["scoring_func"] = args.moe.score_func;
+  add_to_config_json(json, args.moe, decoder::moe_fields(), expert_keys());
   json["topk_method"] = is_v3(args) ? "noaux_tc" : "greedy";
   json["n_group"] = std::max<int64_t>(args.moe.num_expert_groups, 1);
   json["topk_group"] = std::max<int64_t>(args.moe.num_limited_groups, 1);

@@ -35,6 +35,16 @@ Args gpt_oss(int64_t dim, int64_t layers, int64_t experts) {
   return args;
 }
 
+// transformers 5 knows the experts under both names.
+const FieldKeys& expert_keys() {
+  static const FieldKeys keys = {
+      {"num_experts", {"num_local_experts", "num_experts"}},   {"top_k", {"experts_per_token"}, /*required=*/false},
+      {"top_k", {"num_experts_per_tok", "experts_per_token"}}, {"moe_hidden_dim", {"intermediate_size"}},
+      {"swiglu_limit", {"swiglu_limit"}, /*required=*/false},
+  };
+  return keys;
+}
+
 const char* layer_type(int64_t layer) { return has_window(layer) ? kWindow : kFull; }
 
 void check_layer_types(const JsonReader& config, int64_t layers) {
@@ -68,7 +78,7 @@ const ArgFields<Args>& fields() {
       field<Args>("n_heads", &Args::n_heads, "num_attention_heads"),
       field<Args>("n_kv_heads", &Args::n_kv_heads, "num_key_value_heads", [](const Args& a) { return a.n_heads; }),
       field<Args>("head_dim", &Args::head_dim, "head_dim", [](const Args&) { return int64_t{64}; }),
-      logged_field<Args>("moe", [](const Args& a) { return decoder::moe_json(a.moe); }),
+      logged_field<Args>("moe", [](const Args& a) { return json_of(a.moe, decoder::moe_fields()); }),
       field<Args>("sliding_window_size", &Args::sliding_window_size, "sliding_window",
                   [](const Args&) { return int64_t{128}; }),
       field<Args>("vocab_size", &Args::vocab_size, "vocab_size"),
@@ -96,11 +106,8 @@ Args args_from_config_json(const std::filesystem::path& file) {
   read_config_json(config, args, fields());
   args.attn_type = "flex";
   check_layer_types(config, args.n_layers);
-  // transformers 5 knows the experts under both names.
-  args.moe.num_experts = config.size(config.has("num_local_experts") ? "num_local_experts" : "num_experts");
-  args.moe.top_k = config.size(config.has("num_experts_per_tok") ? "num_experts_per_tok" : "experts_per_token");
-  args.moe.moe_hidden_dim = config.size("intermediate_size");
-  args.moe.swiglu_limit = config.positive_or("swiglu_limit", 7);
+  args.moe.swiglu_limit = 7;
+  read_config_json(config, args.moe, decoder::moe_fields(), expert_keys());
   decoder::check_moe(args.moe, file.string());
   decoder::check_heads(config, args);
   const decoder::RopeOptions rope = decoder::read_yarn(config, /*default_theta=*/150000);
@@ -114,10 +121,7 @@ std::string to_config_json(const Args& args, Dtype dtype) {
   nlohmann::ordered_json json = decoder::config_json_frame("GptOssForCausalLM", "gpt_oss", dtype);
   json["attention_bias"] = true;
   add_to_config_json(json, args, fields());
-  json["num_local_experts"] = args.moe.num_experts;
-  json["num_experts_per_tok"] = json["experts_per_token"] = args.moe.top_k;
-  json["intermediate_size"] = args.moe.moe_hidden_dim;
-  json["swiglu_limit"] = args.moe.swiglu_limit;
+  add_to_config_json(json, args.moe, decoder::moe_fields(), expert_keys());
   json["rope_theta"] = args.rope_theta;
   json["rope_scaling"] = args.yarn ? decoder::yarn_json(args.yarn) : nlohmann::ordered_json({{"rope_type", "default"}});
   json["layer_types"] = nlohmann::ordered_json::array();

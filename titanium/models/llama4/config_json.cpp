@@ -40,12 +40,13 @@ int64_t read_chunk(const JsonReader& config, const Args& args) {
   return chunk;
 }
 
-decoder::MoeArgs read_experts(const JsonReader& config) {
-  decoder::MoeArgs moe;
-  moe.num_experts = config.size(config.has("num_local_experts") ? "num_local_experts" : "num_experts");
-  moe.top_k = config.size_or("num_experts_per_tok", 1);
-  moe.moe_hidden_dim = config.size("intermediate_size");
-  return moe;
+const FieldKeys& expert_keys() {
+  static const FieldKeys keys = {
+      {"moe_hidden_dim", {"intermediate_size"}},
+      {"num_experts", {"num_local_experts", "num_experts"}},
+      {"top_k", {"num_experts_per_tok"}, /*required=*/false},
+  };
+  return keys;
 }
 
 void check_moe_layers(const JsonReader& config, const Args& args) {
@@ -76,7 +77,8 @@ Args read_text_config(const JsonReader& config, const nlohmann::json& json, cons
   read_config_json(config, args, fields());
   decoder::check_heads(config, args);
   decoder::read_rope(config, args, /*default_theta=*/500000);
-  args.moe = read_experts(config);
+  args.moe = {.top_k = 1};
+  read_config_json(config, args.moe, decoder::moe_fields(), expert_keys());
   decoder::check_moe(args.moe, place);
   args.interleave_moe_layer_step = config.size_or("interleave_moe_layer_step", 1);
   check_moe_layers(config, args);
@@ -97,7 +99,7 @@ const ArgFields<Args>& fields() {
                                               /*norm_eps=*/1e-5, /*max_seq_len=*/131072);
     std::ranges::find(fields, "ffn_hidden_dim", &ArgField<Args>::name)[0] = field<Args>(
         "ffn_hidden_dim", &Args::ffn_hidden_dim, "intermediate_size_mlp", [](const Args&) { return int64_t{16384}; });
-    fields.push_back(logged_field<Args>("moe", [](const Args& a) { return decoder::moe_json(a.moe); }));
+    fields.push_back(logged_field<Args>("moe", [](const Args& a) { return json_of(a.moe, decoder::moe_fields()); }));
     fields.push_back(field<Args>("interleave_moe_layer_step", &Args::interleave_moe_layer_step));
     fields.push_back(logged_field<Args>("no_rope_layers", [](const Args& a) { return a.no_rope_layers; }));
     fields.push_back(field<Args>("fixed_attn_block_size", &Args::fixed_attn_block_size));
@@ -121,9 +123,7 @@ std::string to_config_json(const Args& args, Dtype dtype) {
   add_to_config_json(json, args, fields());
   json["rope_theta"] = args.rope_theta;
   json["rope_scaling"] = decoder::rope_scaling_json(args.rope_scaling);
-  json["intermediate_size"] = args.moe.moe_hidden_dim;
-  json["num_local_experts"] = args.moe.num_experts;
-  json["num_experts_per_tok"] = args.moe.top_k;
+  add_to_config_json(json, args.moe, decoder::moe_fields(), expert_keys());
   json["interleave_moe_layer_step"] = args.interleave_moe_layer_step;
   json["use_qk_norm"] = args.use_qk_norm;
   json["attn_temperature_tuning"] = args.attn_temperature_tuning;

@@ -73,6 +73,16 @@ Args qwen3_235b_a22b() {
   return args;
 }
 
+const FieldKeys& expert_keys() {
+  static const FieldKeys keys = {
+      {"num_experts", {"num_experts", "num_local_experts"}},  // transformers 5 writes the second
+      {"top_k", {"num_experts_per_tok"}},
+      {"moe_hidden_dim", {"moe_intermediate_size"}},
+      {"route_norm", {"norm_topk_prob"}, /*required=*/false},
+  };
+  return keys;
+}
+
 // Experts out of config.json of a qwen3_moe.
 decoder::MoeArgs read_experts(const JsonReader& config) {
   if (config.size_or("decoder_sparse_step", 1) != 1) {
@@ -82,11 +92,8 @@ decoder::MoeArgs read_experts(const JsonReader& config) {
     config.fail("mlp_only_layers", "empty: all layers have experts, or none");
   }
   decoder::MoeArgs moe = eight_of({0, 0});
-  // transformers 5 writes num_local_experts.
-  moe.num_experts = config.size(config.has("num_experts") ? "num_experts" : "num_local_experts");
-  moe.top_k = config.size("num_experts_per_tok");
-  moe.moe_hidden_dim = config.size("moe_intermediate_size");
-  moe.route_norm = config.flag_or("norm_topk_prob", false);
+  moe.route_norm = false;
+  read_config_json(config, moe, decoder::moe_fields(), expert_keys());
   return moe;
 }
 
@@ -112,8 +119,8 @@ const ArgFields<Args>& fields() {
   static const ArgFields<Args> fields = [] {
     auto fields = decoder::dense_fields<Args>(
         /*head_dim=*/[](const Args&) { return int64_t{128}; }, /*norm_eps=*/1e-6, /*max_seq_len=*/32768);
-    fields.push_back(
-        logged_field<Args>("moe", [](const Args& a) { return a.moe ? decoder::moe_json(*a.moe) : nullptr; }));
+    fields.push_back(logged_field<Args>(
+        "moe", [](const Args& a) { return a.moe ? json_of(*a.moe, decoder::moe_fields()) : nullptr; }));
     return fields;
   }();
   return fields;
@@ -148,10 +155,7 @@ std::string to_config_json(const Args& args, Dtype dtype) {
   json["sliding_window"] = nullptr;
   json["max_window_layers"] = args.n_layers;
   if (args.moe) {
-    json["num_experts"] = args.moe->num_experts;
-    json["num_experts_per_tok"] = args.moe->top_k;
-    json["moe_intermediate_size"] = args.moe->moe_hidden_dim;
-    json["norm_topk_prob"] = args.moe->route_norm;
+    add_to_config_json(json, *args.moe, decoder::moe_fields(), expert_keys());
     json["decoder_sparse_step"] = 1;
     json["mlp_only_layers"] = nlohmann::ordered_json::array();
     json["output_router_logits"] = false;
