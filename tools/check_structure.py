@@ -25,7 +25,10 @@ WHEEL_LIBRARIES = re.compile(r"^lib(c10|c10_cuda|torch|torch_cpu|torch_cuda|cuda
 # or replicated, so that a parameter in another view of the ranks needs no change elsewhere.
 AXIS_HOMES = ("titanium/parallel/parallel_dims.cpp", "titanium/parallel/mesh.cpp", "titanium/parallel/placement.cpp")
 EXCHANGES = ("titanium/models/parallelize.cpp", "titanium/parallel/context_parallel.cpp", "titanium/parallel/expert_parallel.cpp")  # they connect the axis with the model
-TOKENS = ("titanium/train/",)  # which ranks read, count and hand on which tokens
+# Which ranks read and count which tokens, and which have the last stage.
+TOKENS = ("titanium/train/train_state.cpp", "titanium/train/train_step.cpp", "titanium/train/task/text_task.cpp")
+STAGES = ("titanium/train/train_state.cpp", "titanium/train/train_step.cpp", "titanium/train/pipeline.cpp",
+          "titanium/train/trainer.cpp", "titanium/train/validate.cpp", "titanium/train/report/expert_balance.cpp")
 AXIS_FILES = {
     "dp_replicate": AXIS_HOMES,
     "fsdp": AXIS_HOMES,
@@ -34,12 +37,18 @@ AXIS_FILES = {
     "etp": AXIS_HOMES,
     "tp": AXIS_HOMES + EXCHANGES + TOKENS,
     "cp": AXIS_HOMES + EXCHANGES + TOKENS,
-    "pp": AXIS_HOMES + TOKENS + ("titanium/parallel/matrix_owners.cpp",),  # a matrix stays inside its stage
+    "pp": AXIS_HOMES + STAGES + ("titanium/parallel/matrix_owners.cpp",),  # a matrix stays inside its stage
 }
 
 
-# Files outside of models/ that name one: the default of an option, and a file format of one family.
-NAMES_MODELS = {"titanium/config/job_config.h", "titanium/checkpoint/torch_file/meta_shards.cpp"}
+# Files outside of models/ that speak of one: options as torchtitan names them, examples in help, vocabularies and file
+# formats that a family has made.
+NAMES_MODELS = {
+    "titanium/config/job_config.h", "titanium/config/schema.cpp", "titanium/config/flux_schema.cpp", "titanium/config/extension.cpp",
+    "titanium/cli/help.cpp", "titanium/cli/commands/init.cpp", "titanium/cli/commands/inspect.cpp",
+    "titanium/cli/commands/download.cpp", "titanium/cli/commands/convert.cpp", "titanium/remote/object_stores.cpp",
+    "titanium/data/tokenizer/files/token_ranks.cpp", "titanium/checkpoint/torch_file/meta_shards.cpp",
+}
 
 
 def sources(*folders):
@@ -160,24 +169,35 @@ def check_headers():
 
 
 def check_models():
-    """Other layers know models by their specification: no name of a family or of a model's children outside of models/."""
+    """Other layers know models by their specification: no name of a family or of a model's children outside of models/.
+
+    Inside models/ a literal that is the name of a family stands in its own folder alone. Elsewhere no literal may contain
+    the word of a family ("llama" of llama3), however it is spelled.
+    """
     families = sorted(path.parent.name for path in (ROOT / "titanium" / "models").glob("*/spec.h"))
-    names = re.compile(rf'"({"|".join(families)}|tok_embeddings[^"]*|layers\.[^"]*)"')
+    names = re.compile(rf"{'|'.join(families)}|tok_embeddings.*|layers\..*")
+    stems = sorted({re.sub(r"_?v?\d+$", "", family).replace("_", "[-_ ]?") for family in families})
+    words = re.compile("|".join(stems), re.IGNORECASE)
     for path in sources("titanium"):
         parts = relative(path).parts
+        if str(relative(path)) in NAMES_MODELS or parts[1:3] == ("models", "decoder"):
+            continue
+        in_models = parts[1] == "models"
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            found = names.search(line.split("//")[0])
-            if not found or str(relative(path)) in NAMES_MODELS or parts[1:3] == ("models", "decoder"):
+            if line.lstrip().startswith(("#", "//")):
                 continue
-            if parts[1] != "models" or (found.group(1) in families and parts[2] != found.group(1)):
-                yield f"{relative(path)}:{number}: {found.group(0)} is a name that only a model's own folder has"
+            for literal in re.findall(r'"((?:\\.|[^"\\])*)"', line.split(" //")[0]):
+                if in_models and (literal not in families or parts[2] == literal):
+                    continue
+                if names.fullmatch(literal) or words.search(literal):
+                    yield f'{relative(path)}:{number}: "{literal}" is a name that only a model\'s own folder has'
 
 
 def check_axes():
     for path in sources("titanium"):
         for number, line in enumerate(path.read_text().splitlines(), 1):
             for name in re.findall(r'"(\w+)"', line.split("//")[0]):
-                if not str(relative(path)).startswith(AXIS_FILES.get(name, "")):
+                if name in AXIS_FILES and str(relative(path)) not in AXIS_FILES[name]:
                     yield f'{relative(path)}:{number}: "{name}" is a mesh axis; ask parallel/placement.h which axes matter'
 
 

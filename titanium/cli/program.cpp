@@ -18,6 +18,8 @@
 #include "titanium/cli/commands.h"
 #include "titanium/cli/error_sentence.h"
 #include "titanium/cli/help.h"
+#include "titanium/data/fetchable.h"
+#include "titanium/models/registry.h"
 #include "titanium/tensor/version.h"
 
 namespace titanium::cli {
@@ -51,6 +53,7 @@ bool take_quiet(std::vector<std::string>& args) {
 
 int run(std::vector<std::string> args) {
   if (take_quiet(args)) silence_progress();
+  data::know_owners(models::owner_at_hub);
   if (args.empty() || args[0] == "--help" || args[0] == "-h") {
     std::fputs(program_help().c_str(), args.empty() ? stderr : stdout);
     return args.empty() ? 2 : 0;

@@ -9,15 +9,6 @@ namespace {
 
 constexpr std::string_view kCommand = "titanium download ";
 
-// Who publishes the models whose names begin so.
-struct Owner {
-  std::string_view prefix;
-  std::string_view name;
-};
-constexpr Owner kOwners[] = {{"Llama-", "meta-llama"},      {"Qwen", "Qwen"},       {"DeepSeek-", "deepseek-ai"},
-                             {"deepseek-", "deepseek-ai"},  {"gpt-oss-", "openai"}, {"Mistral-", "mistralai"},
-                             {"FLUX.", "black-forest-labs"}};
-
 struct Repository {
   std::string_view dataset;
   std::string_view repository;
@@ -45,12 +36,19 @@ std::string fetch_pictures() {
       kCommand);
 }
 
-std::string_view owner_of(const std::string& model) {
-  const auto* owner = std::ranges::find_if(kOwners, [&](const Owner& one) { return model.starts_with(one.prefix); });
-  return owner == std::end(kOwners) ? "OWNER" : owner->name;
+OwnerOfModel& known_owners() {
+  static OwnerOfModel known;
+  return known;
+}
+
+std::string owner_of(const std::string& model) {
+  const std::string owner = known_owners() ? known_owners()(model) : "";
+  return owner.empty() ? "OWNER" : owner;
 }
 
 }  // namespace
+
+void know_owners(OwnerOfModel owner_of) { known_owners() = std::move(owner_of); }
 
 std::string missing_tokenizer_sentence(const std::filesystem::path& path) {
   const std::filesystem::path place = path.has_filename() ? path : path.parent_path();  // without a slash at the end

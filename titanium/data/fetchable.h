@@ -3,10 +3,17 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
 namespace titanium::data {
+
+// Who owns the repository of a model at the hub, such as "meta-llama" for "Llama-3.1-8B"; "" if that is not known.
+using OwnerOfModel = std::function<std::string(const std::string& model)>;
+// The sentences below name commands with the owners that this finds; without it, and for owners that it does not know,
+// they say OWNER. To be handed in once, before threads begin.
+void know_owners(OwnerOfModel owner_of);
 
 // Why the tokenizer folder `path`, which does not exist, cannot be read. For a folder of the place where `titanium
 // download --assets` puts models (assets/hf/NAME) with the command that makes it.

@@ -21,6 +21,12 @@ struct TrainingDefaults {
   bool selective_recomputes_all = false;
 };
 
+// Who publishes models of a family at the Hugging Face hub: the owner of repositories whose names begin so.
+struct Publisher {
+  std::string prefix;  // "Llama-"
+  std::string owner;   // "meta-llama"
+};
+
 struct ModelSpec {
   std::string name;                  // model.name
   std::vector<std::string> flavors;  // model.flavor, without "auto"
@@ -30,6 +36,7 @@ struct ModelSpec {
   std::unique_ptr<Model> (*build)(const config::Model& options, std::optional<int64_t> max_seq_len);
   std::vector<std::string> hugging_face_types;  // model_type of its config.json; none: it is not there
   TrainingDefaults training{};
+  std::vector<Publisher> publishers{};  // for the commands that sentences about missing files name
 };
 
 // The names of a table of flavors.

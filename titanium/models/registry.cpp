@@ -40,6 +40,15 @@ std::vector<std::string> model_names() {
   return names;
 }
 
+std::string owner_at_hub(const std::string& repository) {
+  for (const ModelSpec& spec : models()) {
+    for (const Publisher& publisher : spec.publishers) {
+      if (repository.starts_with(publisher.prefix)) return publisher.owner;
+    }
+  }
+  return "";
+}
+
 const ModelSpec& find_model(const std::string& name) {
   for (const ModelSpec& spec : models()) {
     if (spec.name == name) return spec;

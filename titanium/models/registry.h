@@ -9,6 +9,9 @@ namespace titanium::models {
 
 std::vector<std::string> model_names();
 
+// The owner of the repository of this name at the Hugging Face hub; "" for one that no family publishes.
+std::string owner_at_hub(const std::string& repository);
+
 // Throws UsageError that lists what exists.
 const ModelSpec& find_model(const std::string& name);
 

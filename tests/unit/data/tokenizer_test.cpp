@@ -8,6 +8,7 @@
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 #include "titanium/base/file.h"
+#include "titanium/data/fetchable.h"
 #include "titanium/data/tokenizer/text/regex.h"
 #include "titanium/data/tokenizer/text/unicode.h"
 #include "titanium/data/tokenizer/training/bpe_merges.h"
@@ -52,12 +53,21 @@ std::string load_error(const std::string& name, const nlohmann::json& change) {
   return load_error(folder);
 }
 
+// The command names the owner of the model's repository where somebody knows it.
+TEST(Tokenizer, AMissingModelIsFetchedFromItsOwner) {
+  const std::string sentence =
+      "tokenizer folder assets/hf/Toy-1B does not exist. Fetch it with: titanium download --repo_id {}/Toy-1B --assets "
+      "tokenizer config";
+  EXPECT_EQ(load_error("assets/hf/Toy-1B"), fmt::format(fmt::runtime(sentence), "OWNER"));
+  know_owners([](const std::string& model) { return model.starts_with("Toy-") ? "acme" : ""; });
+  EXPECT_EQ(load_error("assets/hf/Toy-1B"), fmt::format(fmt::runtime(sentence), "acme"));
+  EXPECT_NE(load_error("assets/hf/Other").find("OWNER/Other"), std::string::npos);
+  know_owners(nullptr);
+}
+
 TEST(Tokenizer, MissingFilesAreListed) {
   EXPECT_EQ(load_error("/no/such/folder"),
             "tokenizer folder /no/such/folder does not exist. Name a folder that holds tokenizer.json.");
-  EXPECT_EQ(load_error("assets/hf/Llama-3.1-8B"),
-            "tokenizer folder assets/hf/Llama-3.1-8B does not exist. Fetch it with: titanium download --repo_id "
-            "meta-llama/Llama-3.1-8B --assets tokenizer config");
   const fs::path folder = test::test_folder();
   write_file_atomically(folder / "notes.txt", "");
   EXPECT_EQ(load_error(folder), "tokenizer folder " + folder.string() +

@@ -16,7 +16,8 @@ ModelSpec spec() {
   return {.name = "deepseek_v3",
           .flavors = names_of(flavors()),
           .build = build,
-          .hugging_face_types = {"deepseek_v3", "deepseek_v2"}};
+          .hugging_face_types = {"deepseek_v3", "deepseek_v2"},
+          .publishers = {{"DeepSeek-", "deepseek-ai"}, {"deepseek-", "deepseek-ai"}}};
 }
 
 }  // namespace titanium::models::deepseek_v3

@@ -35,7 +35,8 @@ ModelSpec spec() {
           .flavors = names_of(flavors()),
           .build = build,
           .hugging_face_types = {},
-          .training = {.task = "images", .parameter_groups = {}, .selective_recomputes_all = true}};
+          .training = {.task = "images", .parameter_groups = {}, .selective_recomputes_all = true},
+          .publishers = {{"FLUX.", "black-forest-labs"}}};
 }
 
 }  // namespace titanium::models::flux

@@ -13,7 +13,11 @@ std::unique_ptr<Model> build(const config::Model& options, std::optional<int64_t
 }  // namespace
 
 ModelSpec spec() {
-  return {.name = "gpt_oss", .flavors = names_of(flavors()), .build = build, .hugging_face_types = {"gpt_oss"}};
+  return {.name = "gpt_oss",
+          .flavors = names_of(flavors()),
+          .build = build,
+          .hugging_face_types = {"gpt_oss"},
+          .publishers = {{"gpt-oss-", "openai"}}};
 }
 
 }  // namespace titanium::models::gpt_oss

@@ -21,7 +21,11 @@ std::unique_ptr<Model> build(const config::Model& options, std::optional<int64_t
 
 template <const Flavors& (*kFlavors)()>
 ModelSpec spec(const std::string& name) {
-  return {.name = name, .flavors = names_of(kFlavors()), .build = build<kFlavors>, .hugging_face_types = {"llama"}};
+  return {.name = name,
+          .flavors = names_of(kFlavors()),
+          .build = build<kFlavors>,
+          .hugging_face_types = {"llama"},
+          .publishers = {{"Llama-", "meta-llama"}, {"Mistral-", "mistralai"}}};
 }
 
 }  // namespace

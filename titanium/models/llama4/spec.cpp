@@ -16,7 +16,8 @@ ModelSpec spec() {
   return {.name = "llama4",
           .flavors = names_of(flavors()),
           .build = build,
-          .hugging_face_types = {"llama4", "llama4_text"}};
+          .hugging_face_types = {"llama4", "llama4_text"},
+          .publishers = {{"Llama-4-", "meta-llama"}}};
 }
 
 }  // namespace titanium::models::llama4

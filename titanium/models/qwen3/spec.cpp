@@ -13,8 +13,11 @@ std::unique_ptr<Model> build(const config::Model& options, std::optional<int64_t
 }  // namespace
 
 ModelSpec spec() {
-  return {
-      .name = "qwen3", .flavors = names_of(flavors()), .build = build, .hugging_face_types = {"qwen3", "qwen3_moe"}};
+  return {.name = "qwen3",
+          .flavors = names_of(flavors()),
+          .build = build,
+          .hugging_face_types = {"qwen3", "qwen3_moe"},
+          .publishers = {{"Qwen", "Qwen"}}};
 }
 
 }  // namespace titanium::models::qwen3
