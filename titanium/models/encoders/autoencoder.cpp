@@ -1,5 +1,6 @@
 #include "titanium/models/encoders/autoencoder.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/exp.h>
@@ -171,7 +172,9 @@ struct Autoencoder::Networks {
 };
 
 Autoencoder::Autoencoder(const AutoencoderArgs& args, const FrozenWeights& weights)
-    : args_(args), networks_(std::make_unique<const Networks>(args, weights)) {}
+    : args_(args), networks_(std::make_unique<const Networks>(args, weights)) {
+  at::globalContext().setAllowTF32CuDNN(false);  // an autoencoder in fp32 draws the same images on every device
+}
 Autoencoder::~Autoencoder() = default;
 
 Tensor Autoencoder::encode(const Tensor& images_BCHW, const Tensor& noise_Bchw) const {
