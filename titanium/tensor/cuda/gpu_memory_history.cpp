@@ -5,9 +5,10 @@
 namespace titanium {
 
 void record_gpu_memory_history(int64_t entries) {
-  std::optional<std::string> enabled, context;
-  if (entries > 0) enabled = context = "all";
-  torch::cuda::_record_memory_history(enabled, context, /*stacks=*/"python", static_cast<size_t>(entries));
+  const std::optional<std::string> enabled = entries > 0 ? std::optional<std::string>("all") : std::nullopt;
+  // No stacks of any kind: to gather even empty ones at every allocation costs a small model a fifth of its speed.
+  torch::cuda::_record_memory_history(enabled, /*context=*/std::nullopt, /*stacks=*/"python",
+                                      static_cast<size_t>(entries));
 }
 
 std::string gpu_memory_snapshot() { return torch::cuda::_memory_snapshot_pickled(); }
