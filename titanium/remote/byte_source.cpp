@@ -7,7 +7,10 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <mutex>
+#include <set>
 
+#include "titanium/base/log.h"
 #include "titanium/remote/object_stores.h"
 
 namespace titanium::remote {
@@ -50,6 +53,18 @@ int64_t number_of(const std::string& text) {
   return value;
 }
 
+// Once for each server.
+void warn_of_plain_http(const Url& url) {
+  static std::mutex mutex;
+  static std::set<std::string> warned;
+  const std::scoped_lock lock(mutex);
+  if (!url.is_unprotected() || !warned.insert(url.host).second) return;
+  log_warning(
+      "{} is read over plain HTTP: bytes that change on the way are noticed only where the format has checksums. Use "
+      "https:// where the server has it.",
+      url.host);
+}
+
 class RemoteBytes : public ByteSource {
  public:
   RemoteBytes(std::string path, std::unique_ptr<RemoteObject> object, const RetryPolicy& policy)
@@ -59,6 +74,7 @@ class RemoteBytes : public ByteSource {
       request.until = until;
       const HttpResponse response = http_through_redirects(request);
       if (response.status != 200) object_->explain(response);
+      warn_of_plain_http(response.url);
       size_ = number_of(response.header("content-length"));
       etag_ = response.header("etag");
       modified_ = response.header("last-modified");

@@ -9,6 +9,12 @@ namespace titanium::remote {
 
 std::string Url::without_query() const { return scheme + "://" + host + path; }
 
+bool Url::is_unprotected() const {
+  const bool loopback =
+      host.starts_with("127.") || host.starts_with("[::1]") || host == "localhost" || host.starts_with("localhost:");
+  return scheme == "http" && !loopback;
+}
+
 std::string Url::text() const { return query.empty() ? without_query() : without_query() + "?" + query; }
 
 Url parse_url(std::string_view text) {

@@ -16,6 +16,8 @@ struct Url {
   std::string text() const;
   std::string without_query() const;  // for messages: a query may hold a signature
   bool same_server(const Url& other) const { return scheme == other.scheme && host == other.host; }
+  // Whether bytes may change on the way without notice: plain HTTP to another machine.
+  bool is_unprotected() const;
 };
 
 // Throws Error when `text` has no scheme or no host.

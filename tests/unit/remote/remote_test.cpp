@@ -81,6 +81,16 @@ TEST(AwsSignature, ExamplesOfTheDocumentationHaveTheirSignatures) {
   EXPECT_NE(temporary.headers.at("authorization").find("x-amz-date;x-amz-security-token, "), std::string::npos);
 }
 
+TEST(Url, PlainHttpToOtherMachinesIsUnprotected) {
+  for (const char* url : {"http://store.example/a", "http://10.0.0.7:9000/a", "http://localhost.example/a"}) {
+    EXPECT_TRUE(parse_url(url).is_unprotected()) << url;
+  }
+  for (const char* url : {"https://store.example/a", "http://127.0.0.1:9000/a", "http://localhost:80/a",
+                          "http://localhost/a", "http://[::1]:9000/a"}) {
+    EXPECT_FALSE(parse_url(url).is_unprotected()) << url;
+  }
+}
+
 TEST(Url, RedirectsAreResolved) {
   const Url from = parse_url("https://host:8080/a/b?c=d");
   EXPECT_EQ(resolve_url(from, "/x?y").text(), "https://host:8080/x?y");
