@@ -53,7 +53,7 @@ function(titanium_layer name)
   endif()
 endfunction()
 
-# titanium_embed(layer function=file...): the files of the layer's folder become functions of page_assets.h that return them.
+# titanium_embed(layer function=file...): the files of the layer's folder become functions of page/page_assets.h that return them.
 function(titanium_embed layer)
   set(folder ${PROJECT_SOURCE_DIR}/titanium/${layer})
   set(output ${PROJECT_BINARY_DIR}/embedded/${layer}_assets.cpp)
@@ -62,7 +62,7 @@ function(titanium_embed layer)
   list(TRANSFORM files REPLACE "^.*=" "" OUTPUT_VARIABLE paths)
   list(JOIN files "," list)
   add_custom_command(OUTPUT ${output} DEPENDS ${paths} ${PROJECT_SOURCE_DIR}/cmake/Embed.cmake COMMENT "Embedding the files of ${layer}"
-    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DFILES=${list} -DHEADER=titanium/${layer}/page_assets.h -P ${PROJECT_SOURCE_DIR}/cmake/Embed.cmake)
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DFILES=${list} -DHEADER=titanium/${layer}/page/page_assets.h -P ${PROJECT_SOURCE_DIR}/cmake/Embed.cmake)
   target_sources(titanium_${layer} PRIVATE ${output})
 endfunction()
 

@@ -20,7 +20,7 @@ titanium_static_package(webpdemux_static webp/demux.h libwebpdemux.a)
 add_library(images_static INTERFACE)
 target_link_libraries(images_static INTERFACE jpeg_static png_static webpdemux_static webp_static)
 
-# Headers alone: the library is loaded when an address is first opened (titanium/remote/http.cpp).
+# Headers alone: the library is loaded when an address is first opened (titanium/remote/transport/http.cpp).
 find_path(curl_INCLUDE curl/curl.h REQUIRED)
 add_library(curl_headers INTERFACE)
 target_include_directories(curl_headers SYSTEM INTERFACE ${curl_INCLUDE})

@@ -44,9 +44,9 @@ AXIS_FILES = {
 # Files outside of models/ that speak of one: options as torchtitan names them, examples in help, vocabularies and file
 # formats that a family has made.
 NAMES_MODELS = {
-    "titanium/config/job_config.h", "titanium/config/schema.cpp", "titanium/config/flux_schema.cpp", "titanium/config/extension.cpp",
+    "titanium/config/job_config.h", "titanium/config/schema/schema.cpp", "titanium/config/schema/flux_schema.cpp", "titanium/config/schema/extension.cpp",
     "titanium/cli/help.cpp", "titanium/cli/commands/init.cpp", "titanium/cli/commands/inspect.cpp",
-    "titanium/cli/commands/download.cpp", "titanium/cli/commands/convert.cpp", "titanium/remote/object_stores.cpp",
+    "titanium/cli/commands/download.cpp", "titanium/cli/commands/convert.cpp", "titanium/remote/stores/object_stores.cpp",
     "titanium/data/tokenizer/files/token_ranks.cpp", "titanium/checkpoint/torch_file/meta_shards.cpp",
 }
 

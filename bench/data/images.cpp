@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <map>
 
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/data/image/decode.h"
 #include "titanium/data/image/resize.h"
 

@@ -8,7 +8,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 
 namespace titanium::data {
 namespace {

@@ -12,7 +12,7 @@
 #include <chrono>
 #include <iostream>
 
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 #include "titanium/models/image_model.h"
 #include "titanium/models/registry.h"
 #include "titanium/ops/modulation.h"

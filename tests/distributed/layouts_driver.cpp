@@ -17,7 +17,7 @@
 #include "tests/support/tiny_llama.h"
 #include "titanium/checkpoint/safetensors/writer.h"
 #include "titanium/comm/connect.h"
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 #include "titanium/models/llama3/model.h"
 #include "titanium/train/train_step.h"
 

@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "tests/fuzz/inputs.h"
-#include "titanium/base/base64.h"
+#include "titanium/base/text/base64.h"
 
 namespace titanium::fuzz {
 namespace {

@@ -10,18 +10,18 @@
 #include <span>
 
 #include "titanium/base/error.h"
-#include "titanium/base/json.h"
+#include "titanium/base/text/json.h"
 #include "titanium/checkpoint/dcp/metadata.h"
 #include "titanium/checkpoint/safetensors/header.h"
 #include "titanium/checkpoint/torch_file/pickle_reader.h"
 #include "titanium/checkpoint/torch_file/pickle_writer.h"
-#include "titanium/config/toml_document.h"
+#include "titanium/config/reading/toml_document.h"
 #include "titanium/data/document.h"
 #include "titanium/data/loader_state.h"
 #include "titanium/data/striping.h"
 #include "titanium/data/tokenizer/pipeline.h"
-#include "titanium/observe/page.h"
-#include "titanium/observe/text_view.h"
+#include "titanium/observe/page/page.h"
+#include "titanium/observe/page/text_view.h"
 #include "titanium/schedule/csv.h"
 #include "titanium/train/flight/analysis.h"
 

@@ -9,7 +9,7 @@
 #include "tests/gpu/gpu_test.h"
 #include "tests/support/source_folder.h"
 #include "tests/support/test_folder.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/checkpoint/torch_file/pickle_reader.h"
 #include "titanium/comm/connect.h"
 #include "titanium/comm/rendezvous/socket.h"

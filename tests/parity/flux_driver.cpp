@@ -14,7 +14,7 @@
 
 #include "titanium/checkpoint/safetensors/reader.h"
 #include "titanium/checkpoint/safetensors/writer.h"
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 #include "titanium/models/encoders/autoencoder.h"
 #include "titanium/models/encoders/text_encoder.h"
 #include "titanium/models/flux/model.h"

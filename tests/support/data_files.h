@@ -10,7 +10,7 @@
 #include <random>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/data/loader.h"
 
 namespace titanium::data::testing {

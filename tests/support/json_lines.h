@@ -6,7 +6,7 @@
 #include <sstream>
 #include <vector>
 
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 
 namespace titanium::test {
 

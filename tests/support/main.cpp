@@ -1,7 +1,7 @@
 #include <fstream>
 
 #include "tests/support/test_folder.h"
-#include "titanium/base/cpu_tiles.h"
+#include "titanium/base/machine/cpu_tiles.h"
 
 namespace titanium::test {
 namespace {

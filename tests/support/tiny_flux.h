@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tests/support/test_folder.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/models/flux/model.h"
 #include "titanium/train/task/image_batch.h"
 

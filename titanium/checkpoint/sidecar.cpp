@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/base/json.h"
+#include "titanium/base/text/json.h"
 #include "titanium/checkpoint/io/crc32.h"
 #include "titanium/checkpoint/io/stretch_reader.h"
 

@@ -12,7 +12,7 @@
 #include "titanium/base/log.h"
 #include "titanium/checkpoint/io/temporary_file.h"
 #include "titanium/checkpoint/step_objects.h"
-#include "titanium/remote/url.h"
+#include "titanium/remote/transport/url.h"
 
 namespace titanium::checkpoint {
 namespace {

@@ -6,8 +6,8 @@
 #include "titanium/base/log.h"
 #include "titanium/checkpoint/sidecar.h"
 #include "titanium/checkpoint/step_folders.h"
-#include "titanium/remote/byte_source.h"
-#include "titanium/remote/object_writer.h"
+#include "titanium/remote/reading/byte_source.h"
+#include "titanium/remote/stores/object_writer.h"
 
 namespace titanium::checkpoint {
 namespace {

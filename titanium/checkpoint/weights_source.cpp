@@ -9,16 +9,16 @@
 #include <set>
 
 #include "titanium/base/error.h"
-#include "titanium/base/nearest_name.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/nearest_name.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/safetensors/reader.h"
 #include "titanium/checkpoint/sidecar.h"
 #include "titanium/checkpoint/torch_file/dtype.h"
 #include "titanium/checkpoint/torch_file/former_file.h"
 #include "titanium/remote/digest.h"
-#include "titanium/remote/local_copy.h"
-#include "titanium/remote/url.h"
+#include "titanium/remote/reading/local_copy.h"
+#include "titanium/remote/transport/url.h"
 
 namespace titanium::checkpoint {
 namespace {

@@ -11,8 +11,8 @@
 #include <system_error>
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
-#include "titanium/base/thousands.h"
+#include "titanium/base/text/printable.h"
+#include "titanium/base/text/thousands.h"
 
 namespace titanium::cli {
 namespace {

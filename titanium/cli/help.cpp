@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "titanium/config/schema.h"
+#include "titanium/config/schema/schema.h"
 
 namespace titanium::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "titanium/base/cpu_tiles.h"
+#include "titanium/base/machine/cpu_tiles.h"
 #include "titanium/cli/program.h"
 
 int main(int argc, char** argv) {

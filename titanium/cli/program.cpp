@@ -11,10 +11,10 @@
 #include <system_error>
 
 #include "titanium/base/error.h"
+#include "titanium/base/files/mapped_range.h"
 #include "titanium/base/log.h"
-#include "titanium/base/mapped_range.h"
-#include "titanium/base/nearest_name.h"
-#include "titanium/base/terminal.h"
+#include "titanium/base/terminal/terminal.h"
+#include "titanium/base/text/nearest_name.h"
 #include "titanium/cli/commands.h"
 #include "titanium/cli/error_sentence.h"
 #include "titanium/cli/help.h"

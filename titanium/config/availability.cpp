@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "titanium/base/error.h"
-#include "titanium/config/schema.h"
+#include "titanium/config/schema/schema.h"
 
 namespace titanium::config {
 namespace {

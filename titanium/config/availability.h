@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 
 namespace titanium::config {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "titanium/base/error.h"
-#include "titanium/base/nearest_name.h"
-#include "titanium/config/value.h"
+#include "titanium/base/text/nearest_name.h"
+#include "titanium/config/reading/value.h"
 
 namespace titanium::config {
 namespace {

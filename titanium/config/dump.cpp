@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "titanium/config/availability.h"
-#include "titanium/config/extension.h"
-#include "titanium/config/schema.h"
+#include "titanium/config/schema/extension.h"
+#include "titanium/config/schema/schema.h"
 
 namespace titanium::config {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 
 namespace titanium::config {
 

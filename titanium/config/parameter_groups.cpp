@@ -6,7 +6,7 @@
 #include <array>
 
 #include "titanium/base/error.h"
-#include "titanium/config/schema.h"
+#include "titanium/config/schema/schema.h"
 
 namespace titanium::config {
 namespace {

@@ -10,7 +10,7 @@
 #include "titanium/base/error.h"
 #include "titanium/config/data_sources.h"
 #include "titanium/config/parameter_groups.h"
-#include "titanium/config/value.h"
+#include "titanium/config/reading/value.h"
 
 namespace titanium::config {
 namespace {

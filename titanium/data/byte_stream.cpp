@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "titanium/base/error.h"
-#include "titanium/remote/url.h"
+#include "titanium/remote/transport/url.h"
 
 namespace titanium::data {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "titanium/remote/read_ahead.h"
+#include "titanium/remote/reading/read_ahead.h"
 
 namespace titanium::data {
 
@@ -26,9 +26,9 @@ class ByteStream {
   virtual size_t read(char* out, size_t size) = 0;
 };
 
-// `path` may be an address (remote/byte_source.h). Begins at byte `place.offset`, which must be 0 for compressed files;
-// of an address, no more is read ahead than `place` allows. A file of several gzip members or zstd frames is read as
-// their concatenation. Throws Error when the file cannot be opened.
+// `path` may be an address (remote/reading/byte_source.h). Begins at byte `place.offset`, which must be 0 for
+// compressed files; of an address, no more is read ahead than `place` allows. A file of several gzip members or zstd
+// frames is read as their concatenation. Throws Error when the file cannot be opened.
 std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path, Compression compression,
                                              const remote::ReadAheadPlace& place = {});
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/data/quick_json.h"
 
 namespace titanium::data {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "titanium/data/byte_stream.h"
-#include "titanium/remote/windowed_bytes.h"
+#include "titanium/remote/reading/windowed_bytes.h"
 
 namespace titanium::data {
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/base/json.h"
+#include "titanium/base/text/json.h"
 
 namespace titanium::data {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/base/log.h"
 #include "titanium/data/document.h"
 

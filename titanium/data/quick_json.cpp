@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "titanium/base/utf8.h"
+#include "titanium/base/text/utf8.h"
 
 namespace titanium::data {
 namespace {

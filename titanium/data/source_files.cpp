@@ -12,8 +12,8 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/data/fetchable.h"
-#include "titanium/remote/byte_source.h"
-#include "titanium/remote/url.h"
+#include "titanium/remote/reading/byte_source.h"
+#include "titanium/remote/transport/url.h"
 
 namespace titanium::data {
 namespace {

@@ -21,7 +21,7 @@ struct SourceFile {
 // What a message calls a record by: path and line, or row, or document.
 std::string place_of(const SourceFile& file, int64_t line);
 
-// `path` is a file or a folder, here or at an address (remote/byte_source.h).
+// `path` is a file or a folder, here or at an address (remote/reading/byte_source.h).
 // A folder stands for all files in its whole depth whose names say that they are of a known format (format/), some with
 // .gz or .zst at the end, sorted by relative name; left out are names that begin with a dot, companions of other files,
 // and what Hugging Face's datasets and MosaicML's shards have beside their data. The format of a single file with an

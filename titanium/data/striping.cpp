@@ -6,7 +6,7 @@
 #include <queue>
 
 #include "titanium/base/error.h"
-#include "titanium/base/thousands.h"
+#include "titanium/base/text/thousands.h"
 #include "titanium/data/record_order.h"
 
 namespace titanium::data {

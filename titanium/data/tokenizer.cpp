@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "titanium/base/file.h"
-#include "titanium/base/json.h"
+#include "titanium/base/files/file.h"
+#include "titanium/base/text/json.h"
 #include "titanium/data/tokenizer/pipeline.h"
 #include "titanium/remote/digest.h"
-#include "titanium/remote/local_copy.h"
+#include "titanium/remote/reading/local_copy.h"
 
 namespace titanium::data {
 namespace {

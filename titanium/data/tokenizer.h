@@ -36,9 +36,9 @@ class Tokenizer {
   // spiece.model, *.tiktoken, vocab.json or vocab.txt with merges.txt (GPT-2's splitting, or CLIP's where the
   // vocabulary is CLIP's), else the vocabulary alone (the whole text is one token); and tokenizer_config.json, where
   // there is one, for BOS, EOS and other special tokens. `path` may also be such a file itself, and may be an address
-  // (remote/local_copy.h). Throws UsageError when files are missing, broken or need something that is not supported.
-  // Large ones are kept in a cache in the form that is read at once (tokenizer/files/parts_cache.h). A tokenizer.json
-  // that cuts texts or fills them up is refused, unless `ignore_lengths`: then texts keep their lengths.
+  // (remote/reading/local_copy.h). Throws UsageError when files are missing, broken or need something that is not
+  // supported. Large ones are kept in a cache in the form that is read at once (tokenizer/files/parts_cache.h). A
+  // tokenizer.json that cuts texts or fills them up is refused, unless `ignore_lengths`: then texts keep their lengths.
   static Tokenizer load(const std::filesystem::path& path, SpecialInText special = SpecialInText::kToken,
                         bool ignore_lengths = false);
 

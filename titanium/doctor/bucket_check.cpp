@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "titanium/remote/byte_source.h"
-#include "titanium/remote/object_writer.h"
+#include "titanium/remote/reading/byte_source.h"
+#include "titanium/remote/stores/object_writer.h"
 
 namespace titanium::doctor {
 namespace {

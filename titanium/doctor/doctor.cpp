@@ -16,7 +16,7 @@
 #include "titanium/doctor/link_checks.h"
 #include "titanium/doctor/rates.h"
 #include "titanium/doctor/storage_check.h"
-#include "titanium/remote/object_writer.h"
+#include "titanium/remote/stores/object_writer.h"
 #include "titanium/tensor/gpu_backend.h"
 #include "titanium/tensor/version.h"
 #include "titanium/train/check_run.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "titanium/comm/environment.h"
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 #include "titanium/doctor/finding.h"
 
 namespace titanium::doctor {

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "titanium/base/error.h"
-#include "titanium/base/json.h"
+#include "titanium/base/text/json.h"
 
 namespace titanium::doctor {
 namespace {

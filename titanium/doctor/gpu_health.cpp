@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "titanium/base/error.h"
-#include "titanium/base/nvml.h"
+#include "titanium/base/machine/nvml.h"
 
 namespace titanium::doctor {
 namespace {

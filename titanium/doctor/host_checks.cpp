@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "titanium/base/error.h"
-#include "titanium/base/usable_cores.h"
+#include "titanium/base/machine/usable_cores.h"
 
 namespace titanium::doctor {
 namespace {

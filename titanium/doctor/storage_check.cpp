@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file_descriptor.h"
+#include "titanium/base/files/file_descriptor.h"
 
 namespace titanium::doctor {
 namespace {

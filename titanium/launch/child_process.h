@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "titanium/base/file_descriptor.h"
+#include "titanium/base/files/file_descriptor.h"
 #include "titanium/launch/failure.h"
 
 namespace titanium::launch {

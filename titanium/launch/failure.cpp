@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "titanium/base/json.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/json.h"
+#include "titanium/base/text/printable.h"
 
 namespace titanium::launch {
 namespace {

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/base/json.h"
-#include "titanium/base/thousands.h"
+#include "titanium/base/text/json.h"
+#include "titanium/base/text/thousands.h"
 
 namespace titanium::launch {
 namespace {

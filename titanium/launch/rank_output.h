@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "titanium/base/growing_file.h"
+#include "titanium/base/files/growing_file.h"
 #include "titanium/launch/line_splitter.h"
 #include "titanium/launch/options.h"
 

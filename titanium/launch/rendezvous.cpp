@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include "titanium/base/json.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/json.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/comm/error.h"
 
 namespace titanium::launch {

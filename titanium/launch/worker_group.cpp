@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "titanium/base/usable_cores.h"
+#include "titanium/base/machine/usable_cores.h"
 #include "titanium/launch/worker_environment.h"
 
 namespace titanium::launch {

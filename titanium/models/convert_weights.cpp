@@ -10,7 +10,7 @@
 #include <set>
 
 #include "titanium/base/error.h"
-#include "titanium/base/progress.h"
+#include "titanium/base/terminal/progress.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/dcp/writer.h"
 #include "titanium/checkpoint/io/mapped_file.h"
@@ -20,9 +20,9 @@
 #include "titanium/checkpoint/torch_file/writer.h"
 #include "titanium/models/hugging_face_export.h"
 #include "titanium/models/model_weights.h"
-#include "titanium/remote/byte_source.h"
-#include "titanium/remote/object_writer.h"
-#include "titanium/remote/url.h"
+#include "titanium/remote/reading/byte_source.h"
+#include "titanium/remote/stores/object_writer.h"
+#include "titanium/remote/transport/url.h"
 
 namespace titanium::models {
 namespace {

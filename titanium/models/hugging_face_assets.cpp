@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
-#include "titanium/base/json.h"
+#include "titanium/base/files/file.h"
+#include "titanium/base/text/json.h"
 
 namespace titanium::models {
 namespace {

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/base/log.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/io/temporary_file.h"

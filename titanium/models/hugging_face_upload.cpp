@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "titanium/base/error.h"
-#include "titanium/base/progress.h"
+#include "titanium/base/terminal/progress.h"
 #include "titanium/checkpoint/sidecar.h"
 #include "titanium/comm/text_collectives.h"
 

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
-#include "titanium/base/json.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/files/file.h"
+#include "titanium/base/text/json.h"
+#include "titanium/base/text/printable.h"
 
 namespace titanium::models {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
-#include "titanium/base/printable.h"
-#include "titanium/base/progress.h"
+#include "titanium/base/terminal/progress.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/checkpoint/expanded_weights.h"
 #include "titanium/checkpoint/tensor_names.h"
 #include "titanium/checkpoint/torch_file/dtype.h"

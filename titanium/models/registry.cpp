@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
-#include "titanium/base/json.h"
-#include "titanium/base/nearest_name.h"
+#include "titanium/base/files/file.h"
+#include "titanium/base/text/json.h"
+#include "titanium/base/text/nearest_name.h"
 #include "titanium/checkpoint/expanded_weights.h"
 #include "titanium/models/deepseek_v3/spec.h"
 #include "titanium/models/flux/spec.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string_view>
 
-#include "titanium/base/growing_file.h"
+#include "titanium/base/files/growing_file.h"
 #include "titanium/observe/scalar_writer.h"
 
 namespace titanium::observe {
@@ -18,7 +18,7 @@ class EventFile : public ScalarWriter {
   explicit EventFile(const std::filesystem::path& folder);
 
   // Values are stored as float32. They are in the file when this returns: a run that is killed keeps its curves. While
-  // the disk is full the run goes on, and they follow later (base/growing_file.h).
+  // the disk is full the run goes on, and they follow later (base/files/growing_file.h).
   void write(int64_t step, std::span<const Scalar> scalars) override;
   // Each under the tag "validation_images/<number>", described by its caption.
   void write_images(int64_t step, std::span<const ShownImage> images) override;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "titanium/base/nvml.h"
+#include "titanium/base/machine/nvml.h"
 #include "titanium/observe/scalar_writer.h"
 
 namespace titanium::observe {

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/files/file.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/schedule/check.h"
 
 namespace titanium::schedule {

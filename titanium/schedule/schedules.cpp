@@ -7,7 +7,7 @@
 #include <climits>
 
 #include "titanium/base/error.h"
-#include "titanium/base/nearest_name.h"
+#include "titanium/base/text/nearest_name.h"
 
 namespace titanium::schedule {
 namespace {

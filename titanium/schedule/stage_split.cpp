@@ -6,7 +6,7 @@
 #include <map>
 
 #include "titanium/base/error.h"
-#include "titanium/base/nearest_name.h"
+#include "titanium/base/text/nearest_name.h"
 
 namespace titanium::schedule {
 namespace {

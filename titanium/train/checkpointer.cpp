@@ -4,11 +4,11 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
-#include "titanium/base/progress.h"
+#include "titanium/base/terminal/progress.h"
 #include "titanium/checkpoint/step_objects.h"
 #include "titanium/comm/text_collectives.h"
 #include "titanium/models/hugging_face_upload.h"
-#include "titanium/remote/url.h"
+#include "titanium/remote/transport/url.h"
 #include "titanium/tensor/trace_scope.h"
 #include "titanium/train/load_checkpoint.h"
 

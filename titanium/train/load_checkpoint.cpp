@@ -6,10 +6,10 @@
 #include "titanium/checkpoint/step_folders.h"
 #include "titanium/comm/text_collectives.h"
 #include "titanium/models/registry.h"
-#include "titanium/remote/byte_source.h"
-#include "titanium/remote/local_copy.h"
-#include "titanium/remote/object_writer.h"
-#include "titanium/remote/url.h"
+#include "titanium/remote/reading/byte_source.h"
+#include "titanium/remote/reading/local_copy.h"
+#include "titanium/remote/stores/object_writer.h"
+#include "titanium/remote/transport/url.h"
 
 namespace titanium::train {
 namespace {

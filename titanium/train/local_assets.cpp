@@ -1,7 +1,7 @@
 #include "titanium/train/local_assets.h"
 
 #include "titanium/base/bundled.h"
-#include "titanium/remote/local_copy.h"
+#include "titanium/remote/reading/local_copy.h"
 
 namespace titanium::train {
 namespace {

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/base/log.h"
 #include "titanium/tensor/gpu_memory_history.h"
 

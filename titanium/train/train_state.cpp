@@ -4,7 +4,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
-#include "titanium/base/thousands.h"
+#include "titanium/base/text/thousands.h"
 #include "titanium/models/model_converters.h"
 #include "titanium/models/registry.h"
 #include "titanium/ops/kernel_choice.h"

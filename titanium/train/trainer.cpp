@@ -3,10 +3,10 @@
 #include <cstdlib>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
-#include "titanium/base/heap.h"
+#include "titanium/base/files/file.h"
 #include "titanium/base/log.h"
-#include "titanium/base/terminal.h"
+#include "titanium/base/machine/heap.h"
+#include "titanium/base/terminal/terminal.h"
 #include "titanium/config/dump.h"
 #include "titanium/models/model_converters.h"
 #include "titanium/tensor/gpu_backend.h"

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 #include "titanium/train/train_state.h"
 
 namespace titanium::train {

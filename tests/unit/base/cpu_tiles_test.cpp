@@ -1,4 +1,4 @@
-#include "titanium/base/cpu_tiles.h"
+#include "titanium/base/machine/cpu_tiles.h"
 
 #include <gtest/gtest.h>
 

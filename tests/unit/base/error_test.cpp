@@ -1,8 +1,8 @@
 #include "titanium/base/error.h"
 
 #include "tests/support/test_folder.h"
-#include "titanium/base/file.h"
-#include "titanium/base/nearest_name.h"
+#include "titanium/base/files/file.h"
+#include "titanium/base/text/nearest_name.h"
 
 namespace titanium {
 namespace {

@@ -1,5 +1,5 @@
 // What is left on disk when writing succeeds, fails, or meets something that is no plain file.
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,9 +13,9 @@
 #include "tests/support/file_size_limit.h"
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/base/growing_file.h"
+#include "titanium/base/files/growing_file.h"
+#include "titanium/base/files/mapped_range.h"
 #include "titanium/base/log.h"
-#include "titanium/base/mapped_range.h"
 
 namespace titanium {
 namespace {

@@ -1,4 +1,4 @@
-#include "titanium/base/json.h"
+#include "titanium/base/text/json.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-#include "titanium/base/progress.h"
+#include "titanium/base/terminal/progress.h"
 
 #include <gtest/gtest.h>
 
-#include "titanium/base/readable.h"
-#include "titanium/base/thousands.h"
+#include "titanium/base/text/readable.h"
+#include "titanium/base/text/thousands.h"
 
 namespace titanium {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/checkpoint/dcp/reader.h"
 #include "titanium/checkpoint/dcp/writer.h"
 #include "titanium/checkpoint/io/crc32.h"

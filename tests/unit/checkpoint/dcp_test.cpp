@@ -9,7 +9,7 @@
 #include "tests/support/test_folder.h"
 #include "tests/support/whole_tensor.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/dcp/reader.h"
 #include "titanium/checkpoint/dcp/writer.h"

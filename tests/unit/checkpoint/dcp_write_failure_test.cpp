@@ -9,7 +9,7 @@
 #include "tests/support/test_folder.h"
 #include "tests/support/without_privileges.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/checkpoint/dcp/writer.h"
 #include "titanium/checkpoint/io/temporary_file.h"
 

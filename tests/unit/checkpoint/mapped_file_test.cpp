@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/test_folder.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 
 namespace titanium::checkpoint {
 namespace {

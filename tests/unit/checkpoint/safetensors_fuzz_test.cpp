@@ -4,7 +4,7 @@
 
 #include "tests/support/fuzz.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/checkpoint/safetensors/header.h"
 
 namespace titanium::checkpoint {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/test_folder.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/checkpoint/safetensors/writer.h"
 #include "titanium/checkpoint/weights_source.h"
 

@@ -5,7 +5,7 @@
 
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 
 namespace titanium::config {
 

@@ -4,9 +4,9 @@
 
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/config/dump.h"
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 
 namespace titanium::config {
 namespace {

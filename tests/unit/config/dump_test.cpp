@@ -4,10 +4,10 @@
 
 #include "tests/support/source_folder.h"
 #include "tests/unit/config/config_file.h"
-#include "titanium/base/file.h"
-#include "titanium/config/extension.h"
-#include "titanium/config/schema.h"
-#include "titanium/config/toml_document.h"
+#include "titanium/base/files/file.h"
+#include "titanium/config/reading/toml_document.h"
+#include "titanium/config/schema/extension.h"
+#include "titanium/config/schema/schema.h"
 
 namespace titanium::config {
 namespace {

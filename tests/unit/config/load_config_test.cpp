@@ -1,4 +1,4 @@
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 
 #include "tests/support/source_folder.h"
 #include "tests/unit/config/config_file.h"

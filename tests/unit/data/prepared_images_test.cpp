@@ -7,7 +7,7 @@
 #include "tests/support/fuzz.h"
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/data/format/tar_members.h"
 #include "titanium/data/image/image_loader.h"
 

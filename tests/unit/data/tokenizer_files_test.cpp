@@ -3,9 +3,9 @@
 
 #include "tests/support/fuzz.h"
 #include "tests/support/test_folder.h"
-#include "titanium/base/base64.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
+#include "titanium/base/text/base64.h"
 #include "titanium/data/tokenizer.h"
 #include "titanium/data/tokenizer/files/tokenizer_parts.h"
 #include "titanium/data/tokenizer/pre_tokenizer.h"

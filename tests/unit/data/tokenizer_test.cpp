@@ -7,7 +7,7 @@
 #include "tests/support/fuzz.h"
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/data/fetchable.h"
 #include "titanium/data/tokenizer/text/regex.h"
 #include "titanium/data/tokenizer/text/unicode.h"

@@ -5,7 +5,7 @@
 
 #include "tests/support/file_size_limit.h"
 #include "tests/support/test_folder.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/launch/failure.h"
 #include "titanium/launch/rank_output.h"
 

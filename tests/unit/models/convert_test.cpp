@@ -7,7 +7,7 @@
 #include "tests/support/tensors.h"
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/checkpoint/tensor_stats.h"
 #include "titanium/checkpoint/torch_file/writer.h"
 #include "titanium/models/convert_weights.h"

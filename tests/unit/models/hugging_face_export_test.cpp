@@ -13,7 +13,7 @@
 #include "tests/support/threaded_ranks.h"
 #include "tests/support/tiny_llama.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/checkpoint/safetensors/reader.h"
 #include "titanium/checkpoint/safetensors/writer.h"
 #include "titanium/comm/text_collectives.h"

@@ -4,7 +4,7 @@
 
 #include "tests/support/fuzz.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/models/llama3/args.h"
 
 namespace titanium::models::llama3 {

@@ -1,6 +1,6 @@
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/models/llama4/model.h"
 #include "titanium/models/registry.h"
 

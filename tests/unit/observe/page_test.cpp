@@ -1,13 +1,13 @@
-#include "titanium/observe/page.h"
+#include "titanium/observe/page/page.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "tests/support/test_folder.h"
-#include "titanium/base/base64.h"
-#include "titanium/base/json.h"
-#include "titanium/observe/text_view.h"
+#include "titanium/base/text/base64.h"
+#include "titanium/base/text/json.h"
+#include "titanium/observe/page/text_view.h"
 #include "titanium/schedule/csv.h"
 #include "titanium/schedule/schedules.h"
 

@@ -1,4 +1,4 @@
-#include "titanium/observe/run_folder.h"
+#include "titanium/observe/run/run_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
-#include "titanium/observe/run_summary.h"
-#include "titanium/observe/thin.h"
+#include "titanium/base/files/file.h"
+#include "titanium/observe/page/thin.h"
+#include "titanium/observe/run/run_summary.h"
 
 namespace titanium::observe {
 namespace {

@@ -1,4 +1,4 @@
-#include "titanium/observe/run_status.h"
+#include "titanium/observe/run/run_status.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
-#include "titanium/observe/wandb_run.h"
+#include "titanium/base/files/file.h"
+#include "titanium/observe/wandb/wandb_run.h"
 
 namespace titanium::observe {
 namespace {

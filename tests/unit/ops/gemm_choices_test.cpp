@@ -4,7 +4,7 @@
 
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 
 namespace titanium::ops {
 namespace {

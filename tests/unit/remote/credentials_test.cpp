@@ -5,10 +5,10 @@
 #include <thread>
 
 #include "tests/support/test_folder.h"
-#include "titanium/base/file.h"
-#include "titanium/remote/aws_signature.h"
-#include "titanium/remote/lease.h"
-#include "titanium/remote/role_credentials.h"
+#include "titanium/base/files/file.h"
+#include "titanium/remote/stores/aws_signature.h"
+#include "titanium/remote/stores/role_credentials.h"
+#include "titanium/remote/transport/lease.h"
 
 namespace titanium::remote {
 namespace {

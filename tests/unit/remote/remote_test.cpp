@@ -7,13 +7,13 @@
 #include "tests/support/loopback_server.h"
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
-#include "titanium/remote/aws_signature.h"
+#include "titanium/base/files/file.h"
 #include "titanium/remote/digest.h"
-#include "titanium/remote/local_copy.h"
-#include "titanium/remote/object_stores.h"
-#include "titanium/remote/read_ahead.h"
-#include "titanium/remote/windowed_bytes.h"
+#include "titanium/remote/reading/local_copy.h"
+#include "titanium/remote/reading/read_ahead.h"
+#include "titanium/remote/reading/windowed_bytes.h"
+#include "titanium/remote/stores/aws_signature.h"
+#include "titanium/remote/stores/object_stores.h"
 
 namespace titanium::remote {
 namespace {

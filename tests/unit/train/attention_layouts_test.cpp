@@ -3,7 +3,7 @@
 #include "tests/support/compare_runs.h"
 #include "tests/support/mixed_attention.h"
 #include "tests/support/test_folder.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 
 namespace titanium::train {
 namespace {

@@ -10,7 +10,7 @@
 #include "tests/support/test_folder.h"
 #include "tests/support/tiny_run.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/parallel/data_parallel/fully_shard.h"
 #include "titanium/train/train_step.h"
 #include "titanium/train/validate.h"

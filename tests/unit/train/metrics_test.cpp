@@ -9,7 +9,7 @@
 #include "tests/support/json_lines.h"
 #include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/base/log.h"
 
 namespace titanium::train {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/test_folder.h"
-#include "titanium/base/file.h"
-#include "titanium/config/load_config.h"
+#include "titanium/base/files/file.h"
+#include "titanium/config/reading/load_config.h"
 
 namespace titanium::train {
 namespace {

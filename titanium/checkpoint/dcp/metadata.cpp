@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/torch_file/dtype.h"
 #include "titanium/checkpoint/torch_file/pickle_reader.h"

@@ -8,15 +8,15 @@
 #include <set>
 
 #include "titanium/base/error.h"
-#include "titanium/base/nearest_name.h"
-#include "titanium/base/printable.h"
-#include "titanium/base/progress.h"
+#include "titanium/base/terminal/progress.h"
+#include "titanium/base/text/nearest_name.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/stored_copy.h"
 #include "titanium/checkpoint/torch_file/archive.h"
 #include "titanium/checkpoint/torch_file/dtype.h"
-#include "titanium/remote/byte_source.h"
-#include "titanium/remote/url.h"
+#include "titanium/remote/reading/byte_source.h"
+#include "titanium/remote/transport/url.h"
 
 namespace titanium::checkpoint {
 namespace {

@@ -8,7 +8,7 @@
 #include <future>
 
 #include "titanium/base/error.h"
-#include "titanium/base/progress.h"
+#include "titanium/base/terminal/progress.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/io/crc32.h"
 #include "titanium/checkpoint/io/temporary_file.h"

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "titanium/base/error.h"
-#include "titanium/remote/byte_source.h"
-#include "titanium/remote/url.h"
+#include "titanium/remote/reading/byte_source.h"
+#include "titanium/remote/transport/url.h"
 
 namespace titanium::checkpoint {
 

@@ -8,12 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "titanium/base/mapped_range.h"
+#include "titanium/base/files/mapped_range.h"
 
 namespace titanium::checkpoint {
 
 // Writing to the bytes changes this process's copy of a page, never the file. The file must not shrink meanwhile:
-// see base/mapped_range.h.
+// see base/files/mapped_range.h.
 class MappedFile {
  public:
   // Throws Error when `path` is missing, a directory or unreadable; `what` names it in the message.

@@ -17,10 +17,10 @@
 #include <thread>
 
 #include "titanium/base/error.h"
-#include "titanium/base/usable_cores.h"
+#include "titanium/base/machine/usable_cores.h"
 #include "titanium/checkpoint/io/crc32.h"
-#include "titanium/remote/byte_source.h"
-#include "titanium/remote/url.h"
+#include "titanium/remote/reading/byte_source.h"
+#include "titanium/remote/transport/url.h"
 #include "titanium/tensor/tensor.h"
 
 namespace titanium::checkpoint {

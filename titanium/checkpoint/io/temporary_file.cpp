@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "titanium/base/error.h"
-#include "titanium/remote/object_writer.h"
-#include "titanium/remote/url.h"
+#include "titanium/remote/stores/object_writer.h"
+#include "titanium/remote/transport/url.h"
 
 namespace titanium::checkpoint {
 namespace {

@@ -20,7 +20,7 @@ namespace titanium::checkpoint {
 // Bytes are copied into blocks; while one is filled, the other is written, past the page cache where the file system
 // allows that: a checkpoint neither waits for a copy of itself in the cache nor drives other files out of it.
 // At an address, the blocks go to the object store, where the object appears when it is published
-// (remote/object_writer.h). Everything here throws Error that names the target, the reason of the system and the
+// (remote/stores/object_writer.h). Everything here throws Error that names the target, the reason of the system and the
 // remedy; about bytes, also later.
 class TemporaryFile {
  public:

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
-#include "titanium/base/json.h"
-#include "titanium/base/nearest_name.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/files/file.h"
+#include "titanium/base/text/json.h"
+#include "titanium/base/text/nearest_name.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/stored_copy.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/checkpoint/torch_file/dtype.h"
 #include "titanium/checkpoint/torch_file/pickle_reader.h"
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 
 namespace titanium::checkpoint {
 namespace {

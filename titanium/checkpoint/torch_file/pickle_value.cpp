@@ -3,7 +3,7 @@
 #include <array>
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 
 namespace titanium::checkpoint {
 namespace {

@@ -1,5 +1,5 @@
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/checkpoint/io/mapped_file.h"
 #include "titanium/checkpoint/stored_copy.h"
 #include "titanium/checkpoint/torch_file/archive.h"

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/checkpoint/io/crc32.h"
 
 namespace titanium::checkpoint {

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "titanium/base/error.h"
-#include "titanium/base/thousands.h"
+#include "titanium/base/text/thousands.h"
 #include "titanium/checkpoint/step_folders.h"
 #include "titanium/checkpoint/weights_source.h"
 #include "titanium/cli/command_line.h"

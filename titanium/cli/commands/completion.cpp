@@ -10,7 +10,7 @@
 
 #include "titanium/cli/command_line.h"
 #include "titanium/cli/help.h"
-#include "titanium/config/schema.h"
+#include "titanium/config/schema/schema.h"
 
 namespace titanium::cli {
 namespace {

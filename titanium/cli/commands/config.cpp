@@ -5,12 +5,12 @@
 #include <cstdio>
 
 #include "titanium/base/error.h"
-#include "titanium/base/nearest_name.h"
+#include "titanium/base/text/nearest_name.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/cli/help.h"
 #include "titanium/config/availability.h"
 #include "titanium/config/dump.h"
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 #include "titanium/config/validate.h"
 #include "titanium/data/fetchable.h"
 #include "titanium/models/model_converters.h"

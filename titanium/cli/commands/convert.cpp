@@ -6,7 +6,7 @@
 #include "titanium/config/job_config.h"
 #include "titanium/models/convert_weights.h"
 #include "titanium/models/registry.h"
-#include "titanium/remote/url.h"
+#include "titanium/remote/transport/url.h"
 
 namespace titanium::cli {
 namespace {

@@ -1,10 +1,10 @@
 // titanium data: looks at training data, tokenises it, and says what a run will read.
 #include <nlohmann/json.hpp>
 
-#include "titanium/base/printable.h"
-#include "titanium/base/progress.h"
-#include "titanium/base/thousands.h"
-#include "titanium/base/usable_cores.h"
+#include "titanium/base/machine/usable_cores.h"
+#include "titanium/base/terminal/progress.h"
+#include "titanium/base/text/printable.h"
+#include "titanium/base/text/thousands.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/cli/commands/data_commands.h"
 #include "titanium/data/inspection.h"

@@ -1,10 +1,10 @@
 // titanium data plan: what a run will read.
 #include <cmath>
 
-#include "titanium/base/thousands.h"
+#include "titanium/base/text/thousands.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/cli/commands/data_commands.h"
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 #include "titanium/config/validate.h"
 #include "titanium/data/image/prepared_images.h"
 #include "titanium/data/inspection.h"

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/cli/commands/train.h"
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cctype>
 
-#include "titanium/base/progress.h"
+#include "titanium/base/terminal/progress.h"
 #include "titanium/cli/command_line.h"
-#include "titanium/remote/hub_download.h"
+#include "titanium/remote/hub/hub_download.h"
 
 namespace titanium::cli {
 namespace {

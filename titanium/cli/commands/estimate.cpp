@@ -1,6 +1,6 @@
 // titanium estimate: the memory that a run needs.
 #include "titanium/cli/command_line.h"
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 #include "titanium/config/validate.h"
 #include "titanium/train/check_run.h"
 #include "titanium/train/local_assets.h"

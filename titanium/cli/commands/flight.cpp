@@ -1,7 +1,7 @@
 // titanium flight analyze: who is to blame when a job has hung.
 #include <fmt/format.h>
 
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/train/flight/analysis.h"
 

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/train/inference/draw_images.h"
 #include "titanium/train/inference/load_model.h"

@@ -2,7 +2,7 @@
 #include <filesystem>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/train/known_gpus.h"
 #include "titanium/train/propose_run.h"

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/tensor_stats.h"
 #include "titanium/checkpoint/torch_file/dtype.h"

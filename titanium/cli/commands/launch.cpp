@@ -7,9 +7,9 @@
 
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
-#include "titanium/base/usable_cores.h"
+#include "titanium/base/machine/usable_cores.h"
 #include "titanium/cli/command_line.h"
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 #include "titanium/launch/launcher.h"
 #include "titanium/tensor/gpu_backend.h"
 

@@ -1,9 +1,9 @@
 // titanium report: writes a page with the plots of runs.
 #include <cstdio>
 
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/cli/command_line.h"
-#include "titanium/observe/page.h"
+#include "titanium/observe/page/page.h"
 
 namespace titanium::cli {
 

@@ -2,7 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/schedule/check.h"
 #include "titanium/schedule/csv.h"

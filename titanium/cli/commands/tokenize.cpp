@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/base/json.h"
-#include "titanium/base/printable.h"
-#include "titanium/base/progress.h"
+#include "titanium/base/terminal/progress.h"
+#include "titanium/base/text/json.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/data/tokenizer.h"
 

@@ -1,7 +1,7 @@
 // titanium tokenizer train: learns a tokenizer from text.
 #include <optional>
 
-#include "titanium/base/progress.h"
+#include "titanium/base/terminal/progress.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/data/tokenizer/training/tokenizer_training.h"
 

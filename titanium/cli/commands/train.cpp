@@ -9,13 +9,13 @@
 #include <sstream>
 
 #include "titanium/base/log.h"
-#include "titanium/base/terminal.h"
+#include "titanium/base/terminal/terminal.h"
 #include "titanium/cli/error_sentence.h"
 #include "titanium/cli/help.h"
 #include "titanium/cli/on_signal.h"
 #include "titanium/comm/environment.h"
 #include "titanium/comm/flight_recorder.h"
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 #include "titanium/train/local_assets.h"
 #include "titanium/train/start_world.h"
 #include "titanium/train/trainer.h"

@@ -1,10 +1,10 @@
 // titanium tune: finds the fastest algorithm for each GEMM of a model on this GPU.
 #include "titanium/base/error.h"
-#include "titanium/base/progress.h"
+#include "titanium/base/terminal/progress.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/cli/commands/train.h"
 #include "titanium/comm/environment.h"
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 #include "titanium/ops/linear/gemm.h"
 #include "titanium/tensor/gpu_backend.h"
 #include "titanium/train/trainer.h"

@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/observe/http_server.h"
-#include "titanium/observe/page.h"
-#include "titanium/observe/text_view.h"
+#include "titanium/observe/page/page.h"
+#include "titanium/observe/page/text_view.h"
 
 namespace titanium::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file_descriptor.h"
+#include "titanium/base/files/file_descriptor.h"
 
 namespace titanium::comm {
 

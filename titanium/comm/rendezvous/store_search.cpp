@@ -10,7 +10,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStoreBackend.hpp>
 
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/comm/error.h"
 #include "titanium/comm/group_context.h"
 #include "titanium/comm/rendezvous/socket.h"

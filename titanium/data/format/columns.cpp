@@ -2,12 +2,12 @@
 #include <dlfcn.h>
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/data/format/formats.h"
 #include "titanium/data/plugin/arrow_functions.h"
 #include "titanium/data/source_files.h"
-#include "titanium/remote/url.h"
-#include "titanium/remote/windowed_bytes.h"
+#include "titanium/remote/reading/windowed_bytes.h"
+#include "titanium/remote/transport/url.h"
 
 namespace titanium::data {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "titanium/base/error.h"
 #include "titanium/data/source_files.h"
-#include "titanium/remote/windowed_bytes.h"
+#include "titanium/remote/reading/windowed_bytes.h"
 
 namespace titanium::data {
 namespace {

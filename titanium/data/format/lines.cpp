@@ -6,7 +6,7 @@
 #include "titanium/base/error.h"
 #include "titanium/data/format/formats.h"
 #include "titanium/data/source_files.h"
-#include "titanium/remote/byte_source.h"
+#include "titanium/remote/reading/byte_source.h"
 
 namespace titanium::data {
 namespace {

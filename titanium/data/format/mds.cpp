@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/base/json.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/json.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/data/file_bytes.h"
 #include "titanium/data/format/formats.h"
 #include "titanium/data/format/token_reader.h"

@@ -61,7 +61,7 @@ const SourceFormat* format_by_name(std::string_view name);
 const SourceFormat* format_by_content(std::string_view head);
 const SourceFormat& json_lines_format();
 
-// The largest window (remote/windowed_bytes.h) that a reader may use.
+// The largest window (remote/reading/windowed_bytes.h) that a reader may use.
 int64_t largest_window(const ReadOptions& options);
 
 // Opens `file` in its format after a look at its content: throws Error when that shows another format or compression.

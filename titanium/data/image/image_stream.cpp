@@ -1,7 +1,7 @@
 #include "titanium/data/image/image_stream.h"
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/data/document.h"
 #include "titanium/data/image/decode.h"
 #include "titanium/data/image/image_text.h"

@@ -4,9 +4,9 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "titanium/base/json.h"
-#include "titanium/base/printable.h"
-#include "titanium/base/utf8.h"
+#include "titanium/base/text/json.h"
+#include "titanium/base/text/printable.h"
+#include "titanium/base/text/utf8.h"
 #include "titanium/data/document.h"
 #include "titanium/data/format/tar_members.h"
 

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
-#include "titanium/base/json.h"
-#include "titanium/base/utf8.h"
+#include "titanium/base/files/file.h"
+#include "titanium/base/text/json.h"
+#include "titanium/base/text/utf8.h"
 #include "titanium/data/document.h"
 #include "titanium/data/format/tar_members.h"
 #include "titanium/data/image/image_text.h"

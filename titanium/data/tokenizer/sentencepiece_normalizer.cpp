@@ -1,6 +1,6 @@
 #include "titanium/data/tokenizer/sentencepiece_normalizer.h"
 
-#include "titanium/base/base64.h"
+#include "titanium/base/text/base64.h"
 #include "titanium/data/tokenizer/text/unicode.h"
 
 namespace titanium::data {

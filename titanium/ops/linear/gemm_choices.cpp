@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 
 namespace titanium::ops {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/base/log.h"
 #include "titanium/checkpoint/torch_file/pickle_reader.h"
 #include "titanium/checkpoint/torch_file/pickle_writer.h"

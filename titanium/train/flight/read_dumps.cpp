@@ -2,7 +2,7 @@
 #include <charconv>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/checkpoint/torch_file/pickle_reader.h"
 #include "titanium/train/flight/analysis.h"
 

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/data/image/decode.h"
 #include "titanium/ops/counter_normal.h"
 #include "titanium/ops/init.h"

@@ -8,7 +8,7 @@
 #include "titanium/config/availability.h"
 #include "titanium/models/model_weights.h"
 #include "titanium/models/registry.h"
-#include "titanium/remote/local_copy.h"
+#include "titanium/remote/reading/local_copy.h"
 
 namespace titanium::train {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 #include "titanium/models/language_model.h"
 
 namespace titanium::train {

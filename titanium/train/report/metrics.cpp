@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "titanium/base/log.h"
-#include "titanium/base/thousands.h"
+#include "titanium/base/text/thousands.h"
 
 namespace titanium::train {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "titanium/observe/event_file.h"
-#include "titanium/observe/wandb_run.h"
+#include "titanium/observe/wandb/wandb_run.h"
 #include "titanium/train/report/expert_balance.h"
 #include "titanium/train/report/memory_monitor.h"
 #include "titanium/train/report/metrics_jsonl.h"

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "titanium/base/file.h"
-#include "titanium/base/json.h"
+#include "titanium/base/files/file.h"
+#include "titanium/base/text/json.h"
 
 namespace titanium::train {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "titanium/base/growing_file.h"
+#include "titanium/base/files/growing_file.h"
 #include "titanium/train/report/expert_balance.h"
 #include "titanium/train/task/task.h"
 
@@ -40,7 +40,7 @@ class MetricsJsonl {
   MetricsJsonl(const std::filesystem::path& path, int64_t resumed_step);
 
   // Nine significant digits; what is not finite, or not known, is null. The line is in the file when this returns;
-  // while the disk is full the run goes on, and the lines follow later (base/growing_file.h).
+  // while the disk is full the run goes on, and the lines follow later (base/files/growing_file.h).
   void write(const JsonlRecord& record);
   // {"step", "validation_loss", "set", "unix_s"}, likewise; without "set" where that is empty.
   void write_validation(int64_t step, double loss, const std::string& set, double unix_s);

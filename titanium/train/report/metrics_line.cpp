@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "titanium/base/thousands.h"
+#include "titanium/base/text/thousands.h"
 
 namespace titanium::train {
 

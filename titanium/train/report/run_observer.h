@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "titanium/config/load_config.h"
+#include "titanium/config/reading/load_config.h"
 #include "titanium/observe/http_server.h"
-#include "titanium/observe/run_log.h"
-#include "titanium/observe/run_status.h"
+#include "titanium/observe/run/run_log.h"
+#include "titanium/observe/run/run_status.h"
 
 namespace titanium::train {
 

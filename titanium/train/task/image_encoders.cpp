@@ -6,7 +6,7 @@
 #include "titanium/checkpoint/safetensors/reader.h"
 #include "titanium/data/fetchable.h"
 #include "titanium/parallel/placement.h"
-#include "titanium/remote/local_copy.h"
+#include "titanium/remote/reading/local_copy.h"
 #include "titanium/train/train_state.h"
 
 namespace titanium::train {

@@ -5,9 +5,9 @@
 
 #include "titanium/base/bundled.h"
 #include "titanium/base/error.h"
-#include "titanium/base/file.h"
-#include "titanium/base/json.h"
+#include "titanium/base/files/file.h"
 #include "titanium/base/log.h"
+#include "titanium/base/text/json.h"
 #include "titanium/checkpoint/safetensors/header.h"
 #include "titanium/checkpoint/safetensors/reader.h"
 #include "titanium/checkpoint/weights_source.h"

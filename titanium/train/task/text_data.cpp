@@ -5,7 +5,7 @@
 
 #include "titanium/base/collect_errors.h"
 #include "titanium/base/log.h"
-#include "titanium/base/thousands.h"
+#include "titanium/base/text/thousands.h"
 #include "titanium/config/data_sources.h"
 #include "titanium/data/dataset_registry.h"
 #include "titanium/data/source_files.h"

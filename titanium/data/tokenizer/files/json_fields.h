@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 
 namespace titanium::data {
 

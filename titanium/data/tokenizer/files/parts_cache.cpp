@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "titanium/base/file.h"
-#include "titanium/base/json.h"
+#include "titanium/base/files/file.h"
+#include "titanium/base/text/json.h"
 #include "titanium/data/tokenizer/text/byte_hash.h"
 
 namespace titanium::data {

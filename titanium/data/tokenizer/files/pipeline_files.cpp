@@ -2,8 +2,8 @@
 #include <sstream>
 
 #include "titanium/base/bundled.h"
-#include "titanium/base/file.h"
-#include "titanium/base/json.h"
+#include "titanium/base/files/file.h"
+#include "titanium/base/text/json.h"
 #include "titanium/data/fetchable.h"
 #include "titanium/data/tokenizer/files/parts_cache.h"
 #include "titanium/data/tokenizer/pipeline.h"

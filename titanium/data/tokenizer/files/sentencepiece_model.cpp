@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "titanium/base/base64.h"
+#include "titanium/base/text/base64.h"
 #include "titanium/data/tokenizer/files/tokenizer_parts.h"
 #include "titanium/data/tokenizer/sentencepiece_normalizer.h"
 #include "titanium/data/tokenizer/text/unicode.h"

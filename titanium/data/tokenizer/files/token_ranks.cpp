@@ -1,6 +1,6 @@
 #include <charconv>
 
-#include "titanium/base/base64.h"
+#include "titanium/base/text/base64.h"
 #include "titanium/data/tokenizer/files/tokenizer_parts.h"
 #include "titanium/data/tokenizer/text/byte_alphabet.h"
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/data/tokenizer/text/byte_alphabet.h"
 #include "titanium/data/tokenizer/text/unicode.h"
 

@@ -3,7 +3,7 @@
 #include <pcre2.h>
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/data/tokenizer/text/unicode.h"
 
 namespace titanium::data {

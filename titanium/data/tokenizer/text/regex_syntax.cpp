@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "titanium/base/error.h"
-#include "titanium/base/printable.h"
+#include "titanium/base/text/printable.h"
 #include "titanium/data/tokenizer/text/regex.h"
 #include "titanium/data/tokenizer/text/unicode.h"
 

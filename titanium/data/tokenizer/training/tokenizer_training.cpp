@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "titanium/base/file.h"
+#include "titanium/base/files/file.h"
 #include "titanium/data/tokenizer/text/byte_alphabet.h"
 #include "titanium/data/tokenizer/text/unicode.h"
 #include "titanium/data/tokenizer/training/bpe_merges.h"
