@@ -3,16 +3,18 @@
     python3 bench/convergence/gather_text.py SOURCE ... --out FOLDER [--megabytes 450] [--most-of-one 40]
 
 A source is a Debian package (a .deb file, which is unpacked into a temporary folder, with the archives of source code in it) or a
-folder. Read are documentation (.txt, .rst, .md, .html, manual pages) and source code (.py, .h, .c, .cpp, .pl, .sh, ...), plain or with
-.gz. Left out are changelogs, files that are not UTF-8 or mostly not words, documents that were there before, and paragraphs of more than
-200 characters that were there before, such as licenses. The files of a source are read in an order that follows from their paths alone,
-until the source has given --most-of-one megabytes. One document in 256, chosen by its hash, goes to validation.jsonl, the others to
-train.jsonl. Where there is more than --megabytes, every source gives the same share of its documents.
+folder. Read are documentation (.txt, .rst, .md, .html, manual pages) and source code (.py, .h, .c, .cpp, .rs, .java, ...), plain or with
+.gz. Left out are changelogs, tests, indexes, files that are not UTF-8 or mostly not words, tables (such as definitions of registers and
+lists of links), paragraphs that state a copyright and its licence, documents that were there before, and paragraphs of more than 200
+characters that were there before. The files of a source are read in an order that follows from their paths alone, until the source has
+given --most-of-one megabytes. One document in 256, chosen by its hash, goes to validation.jsonl, the others to train.jsonl. Where there
+is more than --megabytes, every source gives the same share of its documents.
 
 manifest.json names each source with its version, the file that states its licence, and the SHA-256 of the text that it gave.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import gzip
 import hashlib
@@ -22,21 +24,27 @@ import json
 import os
 import pathlib
 import re
+import string
 import subprocess
 import tempfile
+import zlib
 
-ENDINGS = {".txt", ".rst", ".md", ".html", ".htm", ".py", ".pyi", ".h", ".hpp", ".cuh", ".c", ".cc", ".cpp", ".cu", ".pl", ".pm", ".pod", ".sh",
-           ".cmake", ".el", ".rb", ".js", ".tex", ".texi", ".java", ".go"}
+ENDINGS = {".txt", ".rst", ".md", ".html", ".htm", ".tex", ".texi", ".py", ".pyi", ".pyx", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".c", ".cc", ".cpp",
+           ".cxx", ".cu", ".pl", ".pm", ".pod", ".sh", ".cmake", ".el", ".rb", ".js", ".java", ".go", ".rs", ".erl", ".hrl", ".ml", ".mli", ".lisp", ".scm",
+           ".rkt", ".pas", ".pp", ".php", ".ads", ".adb", ".m"}
 MANUAL = re.compile(r"\.[1-9][a-z]*$")
 SKIPPED_NAMES = re.compile(
-    r"changelog|copyright|^NEWS|genindex|searchindex|\.min\.js|_pb2\.py|unicode|^test_|contents-all"
+    r"changelog|copyright|^NEWS|genindex|searchindex|doc-index|-members\.html|_source\.html|\.min\.js|_pb2\.py|unicode|^test_|_test\.|contents-all"
     r"|\.(de|es|fr|ja|ko|pt-br|tr|da|zh-cn|ru|it|cs|nl|hu|ca)\.html?", re.I)
+SKIPPED_FOLDERS = re.compile(r"tests?|testsuite|testdata|fixtures|_sources|_modules|class-use")  # Sphinx and javadoc repeat what they document
 OTHER_LANGUAGES = re.compile(r"(locale|ar|cs|ca|da|de|el|es|fa|fi|fr|hr|hu|id|it|ja|ko|nb|nl|nn|pl|pt|ro|ru|sv|tr|uk|vi|zh)([-_][A-Za-z]{2,4})?")
+NO_LETTERS = bytes(set(range(128)) - set(string.ascii_letters.encode()))
+LICENCE_WORDS = ("license", "licence", "warranty", "permission", "redistribut")
 SMALLEST, LARGEST = 400, 400_000
 
 
 def plain_html(text):
-    text = re.sub(r"(?is)<(script|style|head|nav|footer)\b.*?</\1>", " ", text)
+    text = re.sub(r"(?is)<(script|style|head|nav|footer)\b.*?</\1>|<div class=\"sphinxsidebar\".*", " ", text)
     text = re.sub(r"(?i)<(br|p|div|li|tr|h[1-6]|pre|dt|dd|table|ul|ol)\b[^>]*>", "\n", text)
     text = html.unescape(re.sub(r"<[^>]*>", "", text)).replace("\u00b6", "")
     return re.sub(r"\n[ \t\n]*\n", "\n\n", text)
@@ -59,7 +67,9 @@ def is_wanted(path):
     name = path.name.removesuffix(".gz")
     manual = MANUAL.search(name) is not None and path.parent.name.startswith("man")
     ending = pathlib.PurePath(name).suffix.lower()
-    return (manual or ending in ENDINGS) and not SKIPPED_NAMES.search(name) and not any(map(OTHER_LANGUAGES.fullmatch, path.parts[:-1]))
+    folders = path.parts[:-1]
+    return ((manual or ending in ENDINGS) and not SKIPPED_NAMES.search(name)
+            and not any(map(SKIPPED_FOLDERS.fullmatch, folders)) and not any(map(OTHER_LANGUAGES.fullmatch, folders)))
 
 
 def text_of(path):
@@ -81,17 +91,44 @@ def is_language(text):
     if not SMALLEST <= len(text) <= LARGEST or "\0" in text:
         return False
     sample = text[:20_000]
-    letters = sum(c.isascii() and (c.isalpha() or c.isspace()) for c in sample)
-    return letters > 0.7 * len(sample) and max(map(len, sample.splitlines() or [""])) < 2_000
+    others = sample.encode().translate(None, (string.ascii_letters + string.whitespace).encode())
+    return len(others) < 0.3 * len(sample) and max(map(len, sample.splitlines() or [""])) < 2_000
+
+
+def is_table(text):
+    """Whether most lines are alike but for their words and numbers, or the text repeats itself so much that it shrinks to a seventh."""
+    sample = text[:20_000]
+    shapes = [shape for line in re.sub(r"\w+", "w", sample).splitlines() if (shape := line.strip())]
+    alike = sum(count for _, count in collections.Counter(shapes).most_common(3))
+    data = text[:50_000].encode()
+    return len(shapes) >= 30 and alike > 0.5 * len(shapes) or len(data) > 7 * len(zlib.compress(data))
+
+
+def is_licence(paragraph):
+    """Whether a paragraph states who holds a copyright and what is allowed, as most files of source code begin."""
+    words = paragraph.lower()
+    begins = words.lstrip(" \t*/#;%-").startswith(("copyright", "distributed under", "licensed under"))
+    return len(paragraph) < 4_000 and (begins or "copyright" in words and any(word in words for word in LICENCE_WORDS))
 
 
 def read(path):
     """A document's paragraphs as pairs of key and text; short ones have no key, since they may repeat. Nothing if it is no document."""
     text = text_of(path)
-    if text is None or not is_language(text):
+    if text is None or not is_language(text) or is_table(text):
         return None
-    return [(len(paragraph) > 200 and hashlib.sha256(re.sub(r"[\W\d]+", "", paragraph).encode()).digest()[:12], paragraph)
-            for paragraph in re.split(r"\n\s*\n", text)]
+    return [(len(paragraph) > 200 and hashlib.sha256(paragraph.encode().translate(None, NO_LETTERS)).digest()[:12], paragraph)
+            for paragraph in re.split(r"\n\s*\n", text) if not is_licence(paragraph)]
+
+
+def without_frame(paragraphs, edges):
+    """The paragraphs of a page without those at both ends that its source had there ten times before, such as menus; counts them in `edges`."""
+    first, last = 0, len(paragraphs)
+    edges.update({text.strip() for _, text in paragraphs[:20] + paragraphs[-20:]})
+    while first < last and edges[paragraphs[first][1].strip()] > 10:
+        first += 1
+    while first < last and edges[paragraphs[last - 1][1].strip()] > 10:
+        last -= 1
+    return paragraphs[first:last]
 
 
 def without_repeats(paragraphs, seen):
@@ -137,8 +174,12 @@ def documents(folder, seen, most_bytes, pool):
     names = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     names = sorted((name for name in names if is_wanted(name)), key=lambda name: hashlib.sha256(str(name).encode()).digest())
     left = most_bytes
+    edges = collections.Counter()
     for begin in range(0, len(names), 512):
-        for paragraphs in pool.map(read, [folder / name for name in names[begin:begin + 512]], chunksize=16):
+        some = names[begin:begin + 512]
+        for name, paragraphs in zip(some, pool.map(read, [folder / name for name in some], chunksize=16)):
+            if paragraphs and ".htm" in name.suffix:
+                paragraphs = without_frame(paragraphs, edges)
             text = without_repeats(paragraphs or [], seen)
             if not is_language(text):
                 continue

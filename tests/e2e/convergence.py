@@ -20,6 +20,13 @@ def prose(subject, times=6):
     return f"The {subject} of the kernel allocates memory for each request and returns it when the work is done.\n" * times
 
 
+def varied(subject, lines):
+    """Text that does not repeat itself: the subject, then lines of different length from invented words."""
+    def word(i, j):
+        return hashlib.sha256(f"{subject} {i} {j}".encode()).hexdigest().translate(str.maketrans("0123456789", "ghijklmnop"))[:9]
+    return f"The {subject}\n" + "".join(f"{', '.join(word(i, j) for j in range(3 + i % 9))} and {word(i, 9)}{' (so)' * (i % 3)}\n" for i in range(lines))
+
+
 class Convergence(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -57,13 +64,13 @@ class Convergence(unittest.TestCase):
             self.assertNotIn(absent, together)
 
     def test_a_limit_takes_a_share_and_gives_the_same_each_time(self):
-        files = {f"{i}.txt": prose(f"part {'abcdefghij'[i % 10]}{'klmnopqrst'[i // 10]}", 200) for i in range(100)}
+        files = {f"{i}.txt": varied(f"part {i}", 260) for i in range(100)}
         some = self.gather(files, "--megabytes", "1")
         self.assertTrue(20 < len(some) < 80, len(some))
         self.assertEqual(self.gather({}, "--megabytes", "1"), some)
 
     def test_one_source_gives_no_more_than_it_may(self):
-        files = {f"{i}.txt": prose(f"part {'abcdefghij'[i]}", 200) for i in range(10)}
+        files = {f"{i}.txt": varied(f"part {i}", 260) for i in range(10)}
         self.assertEqual(len(self.gather(files, "--most-of-one", "0")), 0)
         self.assertEqual(len(self.gather(files, "--most-of-one", "1")), 10)
 
@@ -71,6 +78,34 @@ class Convergence(unittest.TestCase):
         texts = self.gather({"test_folder/unicode/news/good.txt": prose("good part"), "test_bad.py": prose("bad part"), "fr-FR/bad.txt": prose("french part"),
                              "fs/good.c": prose("other part")})
         self.assertEqual(sorted(text.split()[1] for text in texts), ["good", "other"])
+
+    def test_tests_and_repeated_sources_are_skipped(self):
+        texts = self.gather({"tests/bad.c": prose("test part"), "net/dial_test.go": prose("other test part"), "_sources/index.txt": prose("unrendered part"),
+                             "html/class-members.html": prose("members part"), "testing/good.rs": prose("good part")})
+        self.assertEqual([text.split()[1] for text in texts], ["good"])
+
+    def test_tables_are_left_out(self):
+        registers = "".join(f"#define mmREGISTER_{hashlib.sha256(bytes([i])).hexdigest()[:12]}_OFFSET {i}\n" for i in range(100))
+        texts = self.gather({"registers.h": registers, "index.html": "".join(f"<li>{'ab' * (i % 50 + 5)}</li>" for i in range(60)), "generated.py": varied("rows", 12) * 20,
+                             "text.txt": varied("part", 200)})
+        self.assertEqual(texts, [varied("part", 200).strip()])
+
+    def test_paragraphs_that_state_a_licence_are_left_out(self):
+        holder = "/*\n * Adds numbers. Copyright 2020 Somebody.\n * This program comes without any warranty.\n */"
+        texts = self.gather({"a.c": holder + "\n\n" + prose("first part"), "b.py": "# Copyright Somebody Else\n\n" + prose("second part"),
+                             "c.txt": prose("third part") + "\n\nCopyright protects what is written for many years."})
+        self.assertEqual(sorted(texts), [prose(f"{number} part").strip() for number in ("first", "second", "third")])
+
+    def test_pages_lose_the_frame_that_they_share(self):
+        head, tail = ["Home of the manual", "Search"], ["Report a mistake"]
+        parts = {name: [varied(f"{side} of {name}", 20) for side in ("begin", "end")] for name in "abcdefghijklmnopqrst"}
+        pages = {f"{name}.html": "".join(f"\n<p>{text}</p>\n" for text in [*head, begin, "Search", end, *tail])
+                 + '<div class="sphinxsidebar"><p>Next topic</p></div>' for name, (begin, end) in parts.items()}
+        texts = self.gather(pages | {"u.txt": "Search\n\n" + varied("part u", 20)})
+        self.assertEqual(sum(text.count("Home of the manual") for text in texts), 10)
+        self.assertEqual(sum(text.count("Report a mistake") for text in texts), 10)
+        self.assertEqual(sum(text.count("Search") for text in texts), 10 + 20 + 1)  # the one in the middle of each page stays
+        self.assertFalse(any("Next topic" in text for text in texts))
 
     def test_the_manifest_names_packages_with_version_licence_and_digest(self):
         package = self.folder / "package"
