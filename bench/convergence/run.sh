@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains the Llama of train.toml on text of gather_text.py, then lets it write. Chooses the number of steps so that training takes about
-# SECONDS_OF_TRAINING on the device that is there, by the speed of 40 steps before. The machine needs no network and, where torch is in
-# its Python, nothing else.
+# SECONDS_OF_TRAINING on the device that is there, by the speed of 40 steps before, and at most one epoch. The machine needs no network and,
+# where torch is in its Python, nothing else.
 #
 #   bench/convergence/run.sh TEXT_FOLDER RESULT_FOLDER [OPTION ...]      options are for titanium train
 #
@@ -62,13 +62,16 @@ run_training() {
     "$@" ${options[@]+"${options[@]}"}
 }
 
-# As many steps as fit into the time at the speed of the last of 40 steps, in fifties.
+# As many steps as fit into the time at the speed of the last of 40 steps, and at most one epoch; in hundreds, so that the last is validated.
 measure_steps() {
   run_training --job.dump_folder "$work/probe" --training.steps 40 --validation.no_enable --checkpoint.no_enable >"$result/probe.log" 2>&1
-  python3 - "$work/probe/metrics.jsonl" "${SECONDS_OF_TRAINING:-195}" $tokens_per_step <<'PY'
+  "$titanium" data inspect "$work/tokens" --json >"$work/tokens.json"
+  python3 - "$work/probe/metrics.jsonl" "$work/tokens.json" "${SECONDS_OF_TRAINING:-480}" $tokens_per_step <<'PY'
 import json, sys
 speed = json.loads(open(sys.argv[1]).read().splitlines()[-1])["tps"]
-print(max(100, int(speed * float(sys.argv[2]) / int(sys.argv[3])) // 50 * 50))
+tokens = min(speed * float(sys.argv[3]), json.load(open(sys.argv[2]))["tokens"])
+steps = max(1, int(tokens / int(sys.argv[4])))
+print(steps // 100 * 100 or steps)
 PY
 }
 

@@ -139,14 +139,14 @@ class Convergence(unittest.TestCase):
                                  cwd=ROOT, capture_output=True, text=True, timeout=120)
         self.assertEqual(checked.returncode, 0, checked.stderr)
 
-    def run_script(self, *options, part=None):
-        """run.sh on a part of the corpus with a model that a CPU trains at once; `part` of it."""
+    def run_script(self, *options, part=None, **variables):
+        """run.sh on a part of the corpus with a model that a CPU trains at once; `part` of it, with more environment `variables`."""
         environment = os.environ | {"WORK_FOLDER": str(self.folder / "work"), "MODEL": str(self.folder / "config.json"), "STEPS": "2", "COMMIT": "0123abc",
                                     "TITANIUM_CACHE_DIR": str(self.folder / "cache")}
         ran = subprocess.run([ROOT / "bench/convergence/run.sh", self.folder / "text", self.folder / "result", "--training.local_batch_size", "2",
                               "--training.seq_len", "64", "--validation.local_batch_size", "2", "--validation.seq_len", "64", "--validation.steps", "1",
                               "--validation.freq", "1", "--metrics.log_freq", "1", *options],
-                             env=environment | ({"PART": part} if part else {}), capture_output=True, text=True, timeout=300)
+                             env=environment | ({"PART": part} if part else {}) | variables, capture_output=True, text=True, timeout=300)
         self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
         return ran.stdout
 
@@ -172,6 +172,12 @@ class Convergence(unittest.TestCase):
         samples = (self.folder / "result/samples.md").read_text()
         for prompt in (ROOT / "bench/convergence/prompts.txt").read_text().splitlines():
             self.assertIn(f"```\n{prompt}", samples)
+
+    def test_the_script_trains_for_no_more_than_one_epoch(self):
+        self.write_text()
+        self.run_script(part="prepare")
+        self.run_script("--validation.no_enable", part="train", STEPS="", SECONDS_OF_TRAINING="3600")  # one step of run.sh is more than the text
+        self.assertIn("steps 1 of 131072 tokens", (self.folder / "work/facts").read_text())
 
 
 if __name__ == "__main__":
