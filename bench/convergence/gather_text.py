@@ -44,7 +44,7 @@ SMALLEST, LARGEST = 400, 400_000
 
 
 def plain_html(text):
-    text = re.sub(r"(?is)<(script|style|head|nav|footer)\b.*?</\1>|<div class=\"sphinxsidebar\".*", " ", text)
+    text = re.sub(r"(?is)<(script|style|head|nav|footer)\b.*?</\1>|<div class=\"sphinxsidebar\"(?!.*class=\"body\").*", " ", text)
     text = re.sub(r"(?i)<(br|p|div|li|tr|h[1-6]|pre|dt|dd|table|ul|ol)\b[^>]*>", "\n", text)
     text = html.unescape(re.sub(r"<[^>]*>", "", text)).replace("\u00b6", "")
     return re.sub(r"\n[ \t\n]*\n", "\n\n", text)

@@ -107,6 +107,12 @@ class Convergence(unittest.TestCase):
         self.assertEqual(sum(text.count("Search") for text in texts), 10 + 20 + 1)  # the one in the middle of each page stays
         self.assertFalse(any("Next topic" in text for text in texts))
 
+    def test_a_side_bar_before_the_body_leaves_the_body(self):
+        page = '<div class="sphinxsidebar"><p>Menu</p></div><div class="document"><div class="body"><p>{}</p></div></div><div class="sphinxsidebar"><p>Next topic</p></div>'
+        text, = self.gather({"a.html": page.format(varied("body", 20))})
+        self.assertIn("The body", text)
+        self.assertNotIn("Next topic", text)
+
     def test_the_manifest_names_packages_with_version_licence_and_digest(self):
         package = self.folder / "package"
         for name, content in {
