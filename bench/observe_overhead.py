@@ -1,7 +1,7 @@
 """What observing a run costs: the debug model with everything on against everything off, in alternating runs.
 
     source bench/torch_libraries.sh    # where the only torch is that of the system's Python
-    python3 -u bench/observe_overhead.py [--device cpu] [--pairs 10] [--steps 800] [--out FILE] [-- options of titanium train]
+    python3 -u bench/observe_overhead.py [--device cpu] [--pairs 16] [--steps 600] [--out FILE] [-- options of titanium train]
 
 On: metrics.jsonl, run.jsonl and files by rank, TensorBoard, Weights & Biases, the endpoint of metrics.port (scraped every second), the log as
 JSON, the flight recorder, a profiler whose cycle has ended, on GPUs the history of memory, and `titanium watch`, which is asked for its data
@@ -11,9 +11,8 @@ The profiler's cycle ends in the middle of a run, and the next would begin after
 the times that the device has stamped on them, of which the lines of steps tell the tokens per second. Runs alternate (off on, on off, ...), so
 that a machine that becomes slower is slower for both. The cost is the median of the differences of pairs, with its 95 % bootstrap interval.
 
-A run on one rank has no collectives, so what the flight recorder costs is measured apart and added: the time that it takes of a collective
-(bench_flight_recorder: our own records, and how much longer a collective of the back end takes with its records), times the collectives of a
-step of the same model whose parameters are sharded (counted in its trace), as a share of that step.
+The one rank shards its parameters, so that the flight recorder has collectives to record. `--parts` measures each tool alone instead, to see
+which one costs what.
 
 Exit code 1: the cost is above the limit. 3: it is below, and the interval is not; more pairs decide.
 """
@@ -34,13 +33,11 @@ import threading
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-COMMON = ["--job.config_file", "configs/llama3/debug_model.toml", "--metrics.log_freq", "10", "--metrics.disable_color_printing"]
+COMMON = ["--job.config_file", "configs/llama3/debug_model.toml", "--metrics.log_freq", "10", "--metrics.disable_color_printing",
+          "--parallelism.fsdp_on_one_rank"]
 OFF = ["--metrics.no_enable_jsonl", "--comm.trace_buf_size", "0"]
 ON = ["--metrics.enable_tensorboard", "--metrics.enable_wandb", "--metrics.save_for_all_ranks", "--log.format", "json"]
-SHARDED = ["--parallelism.fsdp_on_one_rank"]
 LINE = re.compile(r"step: *(\d+) .*?tps: *([\d,]+)")
-COLLECTIVE = re.compile(r"(all_gather|reduce_scatter|all_reduce|all_to_all|broadcast|barrier|send|receive) ")
-RECORDS = 20_000  # the default of comm.trace_buf_size
 SETTLED = 20      # steps after the profiler's cycle until the measurement begins
 
 
@@ -57,6 +54,20 @@ def cycle(steps):
 
 def profiling(steps):
     return ["--profiling.enable_profiling", "--profiling.profile_freq", str(cycle(steps))]
+
+
+def parts(device, port):
+    """Each tool alone: what is added to the options of a run without any, and to its environment."""
+    quiet = OFF[1:]  # all but metrics.jsonl
+    found = {"nothing": (OFF, {}), "metrics.jsonl and run.jsonl": (quiet, {}), "files by rank": ([*quiet, "--metrics.save_for_all_ranks"], {}),
+             "TensorBoard": ([*OFF, "--metrics.enable_tensorboard"], {}), "Weights & Biases": ([*OFF, "--metrics.enable_wandb"], {}),
+             "log as JSON": ([*OFF, "--log.format", "json"], {}), "endpoint, scraped": ([*OFF, "--metrics.port", str(port)], {}),
+             "flight recorder": (OFF[:1], {}), "page": (quiet, {}), "profiler": ([*OFF, "--profiling.enable_profiling"], {})}
+    if device != "cpu":
+        for teardown in "01":  # whether Kineto unloads CUPTI after a cycle
+            found[f"profiler, TEARDOWN_CUPTI={teardown}"] = ([*OFF, "--profiling.enable_profiling"], {"TEARDOWN_CUPTI": teardown})
+        found["history of memory"] = ([*OFF, "--profiling.enable_memory_snapshot"], {})
+    return found
 
 
 class Asker(threading.Thread):
@@ -145,7 +156,8 @@ class Bench:
 
     def train(self, folder, steps, *options, **variables):
         words = [self.args.titanium, "train", *self.common, "--training.steps", str(steps), "--job.dump_folder", folder, *options]
-        result = subprocess.run(words, cwd=ROOT, env={**self.environment, **variables}, capture_output=True, text=True)
+        environment = {**self.environment, "MASTER_PORT": str(free_port()), **variables}
+        result = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
         if result.returncode != 0:
             sys.exit(f"titanium train failed:\n{result.stdout[-2000:]}{result.stderr[-2000:]}")
         self.hardware = re.search(r"capacity: (.*?) with", result.stdout).group(1)
@@ -190,25 +202,22 @@ class Bench:
             self.tokens = last["tokens"] / last["step"]
             return self.step_seconds(log, steps)
 
-    def recorder(self):
-        """Nanoseconds of a collective that the flight recorder takes; collectives of a step; seconds of that step."""
-        def measure(capacity):
-            words = [self.args.recorder, str(capacity), "cpu" if self.args.device == "cpu" else "cuda"]
-            output = subprocess.run(words, check=True, capture_output=True, text=True, env=self.environment).stdout
-            return [float(word) for word in output.splitlines()[-1].split()]
-
-        pairs = [(measure(RECORDS), measure(0)) for _ in range(3)]
-        own = statistics.median(on[0] for on, _ in pairs)
-        back_end = max(0, statistics.median(on[1] - off[1] for on, off in pairs))
-        steps = max(self.args.steps // 2, 100)
+    def part(self, name):
+        """Milliseconds of a step with one tool alone."""
+        port = free_port()
+        options, environment = parts(self.args.device, port)[name]
         with tempfile.TemporaryDirectory() as folder:
-            log = self.train(folder, steps, *SHARDED, *profiling(steps), MASTER_PORT=str(free_port()), TORCH_FR_BUFFER_SIZE=str(RECORDS))
-            trace = json.loads((pathlib.Path(folder) / f"profile_trace/iteration_{cycle(steps)}/rank0_trace.json").read_text())
-            collectives = sum(event.get("cat") == "user_annotation" and COLLECTIVE.match(event["name"]) is not None
-                              for event in trace["traceEvents"])
-            if collectives == 0:
-                sys.exit("the trace of the sharded model has no collectives")
-            return own + back_end, collectives, self.step_seconds(log, steps) * self.tokens
+            page = Page(self.args.titanium, folder, self.environment, self.args.page_seconds) if name == "page" else None
+            scraper = Asker(f"http://127.0.0.1:{port}/metrics", self.args.scrape_seconds)
+            scraper.start()
+            try:
+                log = self.train(folder, self.args.steps, *options, "--profiling.profile_freq", str(cycle(self.args.steps)), **environment)
+            finally:
+                scraper.end()
+                if page:
+                    page.end()
+        self.tokens = float(re.search(r"local batch size (\d+)", log)[1]) * float(re.search(r"sequence length (\d+)", log)[1])
+        return self.step_seconds(log, self.args.steps) * self.tokens * 1e3
 
 
 def interval(differences, seed=0):
@@ -216,6 +225,21 @@ def interval(differences, seed=0):
     choose = random.Random(seed)
     medians = sorted(statistics.median(choose.choices(differences, k=len(differences))) for _ in range(4000))
     return medians[100], medians[-101]
+
+
+def measure_parts(bench, args):
+    """A table of what each tool costs alone: rounds of all, each in another order."""
+    names = list(parts(args.device, 0))
+    times = {name: [] for name in names}
+    for turn in range(args.pairs):
+        for name in random.Random(turn).sample(names, len(names)):
+            times[name].append(bench.part(name))
+    without = statistics.median(times["nothing"])
+    print(f"{bench.hardware}, commit {commit()}, `python3 {' '.join(sys.argv)}`\n\n| tool | ms, median of {args.pairs} | all | difference |\n|---|---|---|---|")
+    for name in names:
+        middle = statistics.median(times[name])
+        each = ", ".join(f"{value:.3f}" for value in times[name])
+        print(f"| {name} | {middle:.3f} | {each} | {100 * (middle / without - 1):+.2f} % |", flush=True)
 
 
 def commit():
@@ -226,17 +250,15 @@ def commit():
     return asked.stdout.strip() or "unknown; name it with COMMIT=..."
 
 
-def describe(bench, args, rows, recorder, verdict):
+def describe(bench, args, rows, verdict):
     off = [without for without, _ in rows]
     differences = [with_all / without - 1 for without, with_all in rows]
-    low, high = interval(differences)
-    cost, collectives, sharded = recorder
-    share = collectives * cost * 1e-9 / sharded
+    median, low, high = (100 * value for value in (statistics.median(differences), *interval(differences)))
     noise = [abs(b / a - 1) for a, b in zip(off, off[1:])] or [0]
     milliseconds = bench.tokens * 1e3
+    code, words = verdict(median, high)
     table = "\n".join(f"| {i} | {without * milliseconds:.4f} | {with_all * milliseconds:.4f} | {100 * difference:+.3f} % |"
                       for i, ((without, with_all), difference) in enumerate(zip(rows, differences), 1))
-    total = [100 * (value + share) for value in (statistics.median(differences), low, high)]
     text = f"""# What observing costs a step of the debug model
 
 - Machine: {bench.hardware}
@@ -246,11 +268,9 @@ def describe(bench, args, rows, recorder, verdict):
 | | |
 |---|---|
 | step without observation, {bench.tokens:.0f} tokens | {statistics.median(off) * milliseconds:.4f} ms |
-| with everything but the flight recorder, median of {len(rows)} pairs | {100 * statistics.median(differences):+.3f} % |
-| its 95 % bootstrap interval | {100 * low:+.3f} to {100 * high:+.3f} % |
-| flight recorder: {cost:.0f} ns a collective, {collectives} collectives, step of {sharded * 1e3:.4f} ms (sharded) | {100 * share:+.3f} % |
-| all together | {total[0]:+.3f} % ({total[1]:+.3f} to {total[2]:+.3f} %) |
-| limit | {args.limit} %: {verdict(*total)[1]} |
+| with everything, median of {len(rows)} pairs | {median:+.3f} % |
+| its 95 % bootstrap interval | {low:+.3f} to {high:+.3f} % |
+| limit | {args.limit} %: {words} |
 | neighbouring runs without observation differ by | {100 * statistics.median(noise):.3f} % (median) |
 | answered scrapes, readings of the page | {bench.scrapes}, {bench.readings} |
 
@@ -260,35 +280,37 @@ Pairs of {args.steps} steps, of which those after {cycle(args.steps) + SETTLED} 
 |---|---|---|---|
 {table}
 """
-    return text, verdict(*total)[0]
+    return text, code
 
 
 def main():
     parser = argparse.ArgumentParser(description="What observing costs a step of the debug model.")
     parser.add_argument("--titanium", default=str(ROOT / "build/titanium"))
-    parser.add_argument("--recorder", default=str(ROOT / "build/bench_flight_recorder"), help="ninja -C build bench_flight_recorder")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--pairs", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--limit", type=float, default=0.5, help="percent")
     parser.add_argument("--scrape-seconds", type=float, default=1)
     parser.add_argument("--page-seconds", type=float, default=3)
+    parser.add_argument("--parts", action="store_true", help="each tool alone; --pairs says how often")
     parser.add_argument("--no-snapshot", action="store_true", help="leave the history of memory off, to see what it takes of the cost")
     parser.add_argument("--out", help="also writes the result there, as Markdown")
     parser.add_argument("options", nargs="*")
     args = parser.parse_args()
 
-    def verdict(median, _, high):
+    def verdict(median, high):
         return (1, "above") if median > args.limit else (3, "not decided") if high > args.limit else (0, "below")
 
     bench, rows = Bench(args), []
+    if args.parts:
+        return measure_parts(bench, args)
     for pair in range(args.pairs):
         runs = [bench.plain, bench.observed]
         times = [run() for run in (runs if pair % 2 == 0 else runs[::-1])]
         rows.append(tuple(times if pair % 2 == 0 else times[::-1]))
         print(f"pair {pair + 1:2}: {rows[-1][0] * bench.tokens * 1e3:.4f} ms without, {rows[-1][1] * bench.tokens * 1e3:.4f} ms with, "
               f"{100 * (rows[-1][1] / rows[-1][0] - 1):+.3f} %", flush=True)
-    text, code = describe(bench, args, rows, bench.recorder(), verdict)
+    text, code = describe(bench, args, rows, verdict)
     print(text)
     if args.out:
         pathlib.Path(args.out).write_text(text)

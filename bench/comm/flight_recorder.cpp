@@ -1,7 +1,7 @@
 // What the flight recorder costs a collective: `bench_flight_recorder CAPACITY DEVICE`, where CAPACITY is
 // comm.trace_buf_size and DEVICE is cpu or cuda. Prints two numbers of nanoseconds: of our own records of one
 // collective alone, and of the host's whole time for a small all-reduce in a group of one, over NCCL or Gloo, whose
-// back end may record as well. bench/observe_overhead.py runs it.
+// back end may record as well.
 #include "titanium/comm/flight_recorder.h"
 
 #include <ATen/ops/ones.h>

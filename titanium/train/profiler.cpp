@@ -29,6 +29,15 @@ std::set<ActivityType> activities(Device device) {
   return {ActivityType::CPU};
 }
 
+// What Kineto reads from the environment, unless the user says otherwise.
+void set_kineto_defaults(const config::Profiling& options) {
+  ::setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);  // its own lines are for its developers
+  // CUPTI slows every launch down as long as it is loaded, so it goes after a cycle. Kineto unloads it while the next
+  // steps run, and a cycle that began at once could meet it half way.
+  const bool pauses = options.profile_freq > options.profiler_warmup + options.profiler_active;
+  if (pauses) ::setenv("TEARDOWN_CUPTI", "1", /*overwrite=*/0);
+}
+
 // Beside its place first, so that a reader never finds half of a trace.
 void write_trace(torch::autograd::profiler::ProfilerResult& trace, const std::filesystem::path& file) {
   std::filesystem::create_directories(file.parent_path());
@@ -52,7 +61,7 @@ Profiler::Profiler(const JobConfig& config, Device device, int rank, int world_s
       rank_(rank),
       world_size_(world_size) {
   if (!options_.enable_profiling) return;
-  ::setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);  // its own lines are for its developers
+  set_kineto_defaults(options_);
   log_info("Profiling active. Traces will be saved at {}", folder_.string());
   begin_step(finished_steps + 1);
 }
