@@ -1,6 +1,7 @@
 // A layer of experts, forward and backward, on one device: all of it at once, and as N ranks of expert parallelism that
 // share the device and hand rows to each other by copies. What is left between the two beside these copies is the cost
-// of the permutations and of groups that are N times smaller.
+// of the permutations and of groups that are N times smaller. On a GPU the time in which it works is told beside that
+// of the clock: N ranks that share one wait for each other's counts while it does nothing, which N GPUs would not.
 //
 //   bench_expert_ranks [ranks, 8 by default]      without a GPU: small sizes on the CPU
 #include <ATen/ops/cat.h>
@@ -10,11 +11,13 @@
 #include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <barrier>
 #include <chrono>
 #include <cstdio>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "titanium/ops/experts/mixture_of_experts.h"
@@ -128,11 +131,17 @@ class Layer {
   std::vector<std::unique_ptr<Parameter>> weights_;
 };
 
+constexpr int kWarm = 5, kCalls = 40;
+
+// Milliseconds of a call: of the clock, and those in which the device runs kernels and copies.
+struct Times {
+  double clock = 0, busy = 0;
+};
+
 double seconds_of(const Model& model, int ranks, Device device) {
   Meeting meeting(ranks);
   std::vector<double> seconds(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
-  constexpr int kWarm = 5, kCalls = 40;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       Layer layer(model, ranks, device);
@@ -157,10 +166,37 @@ double seconds_of(const Model& model, int ranks, Device device) {
   return seconds[0];
 }
 
+// All ranks queue on one stream, so that no two kernels run at a time.
+double busy_seconds_of(const Model& model, int ranks, Device device) {
+  namespace profiler = torch::autograd::profiler;
+  const profiler::ProfilerConfig kineto(profiler::ProfilerState::KINETO);
+  const std::set<profiler::ActivityType> kinds = {profiler::ActivityType::CUDA};
+  profiler::prepareProfiler(kineto, kinds);
+  profiler::enableProfiler(kineto, kinds);
+  seconds_of(model, ranks, device);
+  const auto trace = profiler::disableProfiler();
+  double busy = 0;
+  for (const auto& event : trace->events()) {
+    if (event.deviceType() == c10::DeviceType::CUDA) busy += static_cast<double>(event.durationNs()) * 1e-9;
+  }
+  return busy / (kWarm + kCalls);
+}
+
+Times times_of(const Model& model, int ranks, Device device) {
+  Times times{.clock = 1e3 * seconds_of(model, ranks, device)};
+  if (device.is_cuda()) times.busy = 1e3 * busy_seconds_of(model, ranks, device);
+  return times;
+}
+
 void compare(const Model& model, int ranks, Device device) {
-  const double whole = seconds_of(model, 1, device), shared = seconds_of(model, ranks, device);
-  std::printf("%-16s one rank %8.3f ms, %d ranks %8.3f ms: %.1f %% of its speed\n", model.name, whole * 1e3, ranks,
-              shared * 1e3, 100 * whole / shared);
+  const Times whole = times_of(model, 1, device), shared = times_of(model, ranks, device);
+  std::printf("%-16s one rank %8.3f ms, %d ranks %8.3f ms: %.1f %% of its speed", model.name, whole.clock, ranks,
+              shared.clock, 100 * whole.clock / shared.clock);
+  if (device.is_cuda()) {
+    std::printf("; the GPU works for %.3f and %.3f ms: %.1f %%", whole.busy, shared.busy,
+                100 * whole.busy / shared.busy);
+  }
+  std::printf("\n");
 }
 
 }  // namespace
