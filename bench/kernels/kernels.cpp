@@ -317,6 +317,7 @@ void run_all(Bench& bench) {
   bench_rms_norm(bench, 16384, kDim, kFp32);
   bench_cross_entropy(bench, 1024, kVocabulary, kBf16);
   bench_cross_entropy(bench, 4096, kVocabulary, kBf16);
+  bench_cross_entropy(bench, 4096, 151936, kBf16);
   bench_cross_entropy(bench, 16384, 2048, kBf16);
   bench_cross_entropy(bench, 2048, kVocabulary, kFp32);
   bench_sum_of_squares(bench, kBf16);

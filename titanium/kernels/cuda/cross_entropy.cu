@@ -112,8 +112,8 @@ void launch_rows(const CrossEntropyArgs& args, GpuStream stream) {
   const int64_t row_bytes = args.vocabulary * static_cast<int64_t>(sizeof(T));
   if constexpr (N == kVectorSize<T>) {
     if (args.write_gradient && row_bytes > kShortRow &&
-        (launch_ring<1, T, N>(args, stream) || launch_ring<2, T, N>(args, stream) ||
-         launch_ring<4, T, N>(args, stream)))
+        (launch_ring<1, 8, T, N>(args, stream) || launch_ring<2, 8, T, N>(args, stream) ||
+         launch_ring<2, 10, T, N>(args, stream) || launch_ring<4, 8, T, N>(args, stream)))
       return;
   }
   const int64_t room = row_bytes <= kShortRow ? kShortRow : largest_shared_bytes(20 << 10);

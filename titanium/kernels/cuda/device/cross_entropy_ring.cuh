@@ -12,14 +12,13 @@ namespace titanium::kernels::cross {
 constexpr int kRingThreads = 1024;
 constexpr int kRingWarps = kRingThreads / 32;
 constexpr int kRingSlots = 14;
-constexpr int kRingWords = 8;                         // the most that a thread has of a row,
-constexpr int kEarlyWords = kRingSlots - kRingWords;  // and those of the next row that are there beside them
 
-// This thread's words of the rows, and what it has asked for: up to number `word` of row `row`.
-template <int kCluster, typename T, int N>
+// This thread's words of the rows, at most kWords of each, and what it has asked for: up to number `word` of row `row`.
+template <int kCluster, int kWords, typename T, int N>
 class RowWords {
  public:
   static constexpr int kStep = kCluster * kRingThreads;
+  static constexpr int kEarlyWords = kRingSlots - kWords;  // of the next row that are there beside those of a row
 
   __device__ RowWords(const CrossEntropyArgs& args, int of_row)
       : args_(args),
@@ -121,13 +120,13 @@ struct RingArgs {
   int words_of_thread;
 };
 
-template <int kCluster, typename T, int N>
+template <int kCluster, int kWords, typename T, int N>
 __global__ void __launch_bounds__(kRingThreads, 1) ring_rows_kernel(const __grid_constant__ RingArgs ring_args) {
   const CrossEntropyArgs& args = ring_args.args;
   __shared__ ClusterRoom<kCluster> rooms[2];
   const int of_row = ring_args.words_of_thread;
   const int64_t step = gridDim.x / kCluster;
-  RowWords<kCluster, T, N> words(args, of_row);
+  RowWords<kCluster, kWords, T, N> words(args, of_row);
   for (int i = 0; i < kRingSlots; ++i) words.ask();
   for (ClusterRoom<kCluster>& room : rooms) room.open();
   meet_cluster();
@@ -162,12 +161,12 @@ __global__ void __launch_bounds__(kRingThreads, 1) ring_rows_kernel(const __grid
 }
 
 // False if the rows do not fit, or the device has no clusters or too little shared memory.
-template <int kCluster, typename T, int N>
+template <int kCluster, int kWords, typename T, int N>
 bool launch_ring(const CrossEntropyArgs& args, GpuStream stream) {
   const int64_t words = ceil_div(args.vocabulary / N, int64_t{kRingThreads} * kCluster);
-  if (words > kRingWords) return false;
+  if (words > kWords) return false;
   constexpr ClusterShape kShape{kCluster, kRingThreads, Ring<kRingThreads>::bytes(kRingSlots)};
-  constexpr auto kKernel = ring_rows_kernel<kCluster, T, N>;
+  constexpr auto kKernel = ring_rows_kernel<kCluster, kWords, T, N>;
   static const int kClusters = resident_clusters(kKernel, kShape);
   if (kClusters == 0) return false;
   launch_clusters(kKernel, kShape, args.rows < kClusters ? args.rows : kClusters, stream,
