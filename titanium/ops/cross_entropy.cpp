@@ -158,14 +158,17 @@ Tensor cross_entropy(const Tensor& logits_TV, const Tensor& labels_T, const Cros
                                     : whole_rows_kernel(logits_TV, labels_T, args, loss);
 }
 
-int64_t cross_entropy_chunk_on_gpu(int64_t vocabulary) {
-  // Kernels need no copy in fp32: 512 MiB of logits in bf16 are 2048 tokens at 128 thousand columns, where the product
-  // reaches its full speed and the gradient of the weight is seldom read and written.
-  return std::clamp<int64_t>((int64_t{256} << 20) / vocabulary / 128 * 128, 128, 16384);
+int64_t cross_entropy_chunk_on_gpu(int64_t vocabulary, int64_t weight_element) {
+  // Kernels need no copy in fp32: 512 MiB of logits in bf16 are 2048 tokens at 128 thousand columns. Every chunk reads
+  // and writes the gradient of the weight. From 1024 tokens for each byte of its elements on that takes about a
+  // twentieth of the time of the chunk's products.
+  return std::clamp<int64_t>((int64_t{256} << 20) / vocabulary / 128 * 128, 1024 * weight_element, 16384);
 }
 
-int64_t cross_entropy_chunk(const Tensor& x_TD, int64_t vocabulary) {
-  if (uses_kernels(x_TD)) return cross_entropy_chunk_on_gpu(vocabulary);
+int64_t cross_entropy_chunk(const Tensor& x_TD, int64_t vocabulary, Dtype weight) {
+  if (uses_kernels(x_TD)) {
+    return cross_entropy_chunk_on_gpu(vocabulary, static_cast<int64_t>(c10::elementSize(weight)));
+  }
   return std::clamp<int64_t>((int64_t{8} << 20) / vocabulary, 64, 4096);  // 32 MiB in fp32
 }
 

@@ -20,9 +20,9 @@ struct CrossEntropyArgs {
 // in their memory. The logits are contiguous; labels count columns of the whole vocabulary.
 Tensor cross_entropy(const Tensor& logits_TV, const Tensor& labels_T, const CrossEntropyArgs& args, Tensor& loss);
 
-// Tokens of a chunk of logits of x W^T, for a whole vocabulary of so many columns: few enough that the logits are small
-// against everything else, and enough for efficient products.
-int64_t cross_entropy_chunk(const Tensor& x_TD, int64_t vocabulary);
-int64_t cross_entropy_chunk_on_gpu(int64_t vocabulary);  // with our kernels
+// Tokens of a chunk of logits of x W^T, for a whole vocabulary of so many columns and a W of that dtype:
+// few enough that the logits are small against everything else, and enough for efficient products.
+int64_t cross_entropy_chunk(const Tensor& x_TD, int64_t vocabulary, Dtype weight);
+int64_t cross_entropy_chunk_on_gpu(int64_t vocabulary, int64_t weight_element);  // with our kernels
 
 }  // namespace titanium::ops

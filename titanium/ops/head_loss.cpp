@@ -21,7 +21,8 @@ Tensor head_loss(const Tensor& x_tD, const HeadLossArgs& args, const Tensor& lab
   const Tensor x_TD = args.exchange.gather(x_tD.detach())();
   Tensor loss = at::zeros({}, x_tD.options().dtype(at::kDouble));
   Tensor grad_x_TD = with_grad ? at::empty(x_TD.sizes(), x_TD.options()) : Tensor();
-  const int64_t tokens = x_TD.size(0), chunk = cross_entropy_chunk(x_TD, args.weight.global_shape[0]);
+  const int64_t tokens = x_TD.size(0),
+                chunk = cross_entropy_chunk(x_TD, args.weight.global_shape[0], args.weight.value.scalar_type());
   for (int64_t first = 0; first < tokens; first += chunk) {
     const int64_t count = std::min(chunk, tokens - first);
     const Tensor x = x_TD.narrow(0, first, count);

@@ -159,10 +159,10 @@ enum class Gradients { kGrow, kStay, kLeave };
 // From the head down, blocks leave their activations and get gradients; then comes the update. The moment when most is
 // needed.
 Moment largest_moment(models::Model& model, const std::vector<BlockMemory>& blocks, const Tokens& tokens,
-                      int64_t gradient_element, const MemoryPlan& plan, Gradients gradients, int64_t of_update,
-                      int64_t of_frozen) {
+                      int64_t gradient_element, const MemoryPlan& plan, Gradients gradients, int64_t of_head,
+                      int64_t of_update, int64_t of_frozen) {
   int64_t gradients_of_root = 0, gradients_of_embedding = 0;
-  Moment now{.activations = plan.activations, .working = model.costs().head_bytes(tokens.computed)};
+  Moment now{.activations = plan.activations, .working = of_head};
   for (const nn::Unit* unit : model.units()) {
     const int64_t elements = count_stored(unit->parameters);
     if (unit->role == nn::UnitRole::kEmbedding) gradients_of_embedding += elements * gradient_element;
@@ -196,7 +196,7 @@ Moment largest_moment(models::Model& model, const std::vector<BlockMemory>& bloc
 void check_countable(const models::Model& model, const JobConfig& config, const SampleSizes& samples,
                      int64_t micro_batch, const std::vector<BlockMemory>& blocks) {
   constexpr double kMost = 1e18;
-  double per_token = static_cast<double>(model.costs().head_bytes(1));
+  double per_token = static_cast<double>(model.costs().head_bytes(1, bytes(parse_dtype(config.training.dtype))));
   for (const BlockMemory& block : blocks) {
     per_token += static_cast<double>(block.level.kept_bytes + block.level.backward_bytes);
   }
@@ -248,8 +248,9 @@ MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, 
                          : config.optimizer.early_step_in_backward ? Gradients::kLeave
                          : one_micro_batch                         ? Gradients::kGrow
                                                                    : Gradients::kStay;
-  const Moment largest = largest_moment(model, blocks, tokens, plan.gradients == 0 ? 0 : element, plan, gradients,
-                                        optimizer.working_bytes(), frozen.working);
+  const Moment largest =
+      largest_moment(model, blocks, tokens, plan.gradients == 0 ? 0 : element, plan, gradients,
+                     model.costs().head_bytes(tokens.computed, element), optimizer.working_bytes(), frozen.working);
   plan.working = largest.working;
   plan.shared = plan.gradients + plan.activations - largest.gradients - largest.activations;
   return plan;

@@ -67,7 +67,7 @@ class TwoMatrices : public models::Model, public models::ModelCosts {
   models::ModelSize size(int64_t) const override {
     return {.parameters = kHidden * (kInputs + kOutputs), .flops_per_token = 1};
   }
-  int64_t head_bytes(int64_t) const override { return 0; }
+  int64_t head_bytes(int64_t, int64_t) const override { return 0; }
   int64_t key_value_width() const override { return 0; }
 
  private:

@@ -52,7 +52,7 @@ class Decoder : public LanguageModel, public Decoding, public ModelCosts {
 
   const ModelCosts& costs() const override { return *this; }
   ModelSize size(int64_t seq_len) const override;
-  int64_t head_bytes(int64_t tokens) const override;
+  int64_t head_bytes(int64_t tokens, int64_t weight_element) const override;
   int64_t key_value_width() const override;
 
   const HuggingFaceAdapter* hugging_face() const override { return family_->hugging_face(); }

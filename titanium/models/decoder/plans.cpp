@@ -49,10 +49,10 @@ void Decoder::check_tensor_parallel(int64_t degree) const {
       degree, refused->count, refused->what, fmt::join(sizes, ", "), last));
 }
 
-int64_t Decoder::head_bytes(int64_t tokens) const {
+int64_t Decoder::head_bytes(int64_t tokens, int64_t weight_element) const {
   if (!norm_) return 0;
   const auto element = static_cast<int64_t>(c10::elementSize(compute_dtype));
-  const int64_t chunk = std::min(tokens, ops::cross_entropy_chunk_on_gpu(args().vocab_size));
+  const int64_t chunk = std::min(tokens, ops::cross_entropy_chunk_on_gpu(args().vocab_size, weight_element));
   // Logits; x, its norm, and the gradient of it.
   return (chunk * args().vocab_size + 3 * tokens * args().dim) * element;
 }

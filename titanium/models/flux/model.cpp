@@ -213,7 +213,7 @@ ModelSize Flux::size(int64_t seq_len) const {
   return size;
 }
 
-int64_t Flux::head_bytes(int64_t tokens) const {
+int64_t Flux::head_bytes(int64_t tokens, int64_t /*weight_element*/) const {
   const auto element = static_cast<int64_t>(c10::elementSize(compute_dtype));
   // The normalised input and its gradient, and those of the output in fp32.
   return tokens * (4 * args_.hidden_size * element + 3 * args_.in_channels * 4);

@@ -45,7 +45,7 @@ class Flux : public ImageModel, public ModelCosts {
   // Tokens are those of text and image together. Products with the modulations' weights are counted once per sample.
   const ModelCosts& costs() const override { return *this; }
   ModelSize size(int64_t seq_len) const override;
-  int64_t head_bytes(int64_t tokens) const override;
+  int64_t head_bytes(int64_t tokens, int64_t weight_element) const override;
   int64_t key_value_width() const override { return 2 * args_.hidden_size; }
 
  private:
