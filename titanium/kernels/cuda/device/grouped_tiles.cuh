@@ -12,14 +12,18 @@ namespace titanium::kernels::grouped {
 // The columns' operand is the same for both blocks, so each fetches half of it for both. The last rows of an expert, if
 // they are 128 or fewer, make tiles of 128 x 512 instead, with columns of its own for each block; and a warp group
 // without rows leaves the tensor cores to the other. A third warp group copies
-// boxes (Note [Boxes in shared memory]) into a ring of stages, 64 elements of the sum at a time, and runs ahead into
+// boxes (Note [Boxes in shared memory]) into a ring of stages, 128 bytes of the sum at a time, and runs ahead into
 // the next tile while results are stored. Rows of an expert begin anywhere: a box may reach into the rows of the next
 // expert, and its results there are not stored; where rows are summed over, they are set to zero in shared memory.
+//
+// Tensor cores read float8 along lines only. So every operand of float8 comes with what is summed over lying together:
+// the gradient of rows takes transposed matrices, and that of a weight lines whose parts of each expert are filled up
+// with zeros to a multiple of kDepth. Sums are multiplied by the scales of their row and column at the end.
 constexpr int kThreads = 384;
 constexpr int kBlocks = 2;  // of a cluster
 constexpr int kRows = 128;  // of a block
 constexpr int kColumns = 256;
-constexpr int kDepth = 64;
+constexpr int kDepthBytes = tensor_core::kBoxRowBytes;
 constexpr int kStages = 4;
 constexpr int kBoxBytes = 64 * tensor_core::kBoxRowBytes;
 constexpr int kRowBytes = kRows / 64 * kBoxBytes;
@@ -28,11 +32,21 @@ constexpr int kStageBytes = kRowBytes + kColumnBytes;
 
 enum class Form { kForward, kSwiglu, kInputGrad, kWeightGrad };
 
+using tensor_core::Element;
 using tensor_core::Reads;
-constexpr Reads row_reads(Form form) { return form == Form::kWeightGrad ? Reads::kAcross : Reads::kAlong; }
-constexpr Reads column_reads(Form form) {
-  return form == Form::kForward || form == Form::kSwiglu ? Reads::kAlong : Reads::kAcross;
-}
+
+// A kind of product: what it makes, of which elements.
+template <Form kFormOf, Element kElementOf>
+struct Kind {
+  static constexpr Form kForm = kFormOf;
+  static constexpr Element kElement = kElementOf;
+  static constexpr bool kFloat8 = kElement == Element::kE4m3;
+  static constexpr bool kOfWeight = kForm == Form::kWeightGrad;
+  static constexpr int kDepth = kFloat8 ? kDepthBytes : kDepthBytes / 2;  // elements of a step of the sum
+  static constexpr Reads kReadsRows = kOfWeight && !kFloat8 ? Reads::kAcross : Reads::kAlong;
+  static constexpr Reads kReadsColumns =
+      kForm == Form::kForward || kForm == Form::kSwiglu || kFloat8 ? Reads::kAlong : Reads::kAcross;
+};
 
 // How much one copy brings: boxes that are read along have 128 rows, those that are read across 64.
 constexpr int copy_rows(Reads reads) { return reads == Reads::kAlong ? 128 : 64; }
@@ -50,6 +64,10 @@ struct KernelArgs {
   int parts;   // of the sum
   void* out[3];
   bool accumulate;
+  // Of float8, as rows and columns: what a number stands for is the number times that. By row or by line of the
+  // matrices [E, width]; of a weight's gradient [E, height] and [E, width].
+  const float* row_scales[2];
+  const float* column_scales[2];
 };
 
 struct alignas(1024) Stage {
@@ -76,12 +94,12 @@ struct Tile {
   int column;
   int columns;  // up to 256, or up to 128 of gate and of up
   bool shared;  // both blocks have the same columns, all 256 of them
-  int blocks;   // steps of kDepth
+  int blocks;   // steps of the sum
   __device__ bool is_idle(int group = 0) const { return row + 64 * group >= last; }
 };
 
 // The tiles of a cluster, in the order in which all its warps go through them.
-template <Form kForm>
+template <typename Kind>
 class Tiles {
  public:
   __device__ Tiles(const KernelArgs& args, unsigned rank)
@@ -112,9 +130,9 @@ class Tiles {
   }
 
  private:
-  static constexpr bool kByRows = kForm != Form::kWeightGrad;
-  static constexpr int kWidth = kForm == Form::kSwiglu ? kColumns / 2 : kColumns;
-  static __device__ int steps(int depth) { return (depth + kDepth - 1) / kDepth; }
+  static constexpr bool kByRows = !Kind::kOfWeight;
+  static constexpr int kWidth = Kind::kForm == Form::kSwiglu ? kColumns / 2 : kColumns;
+  static __device__ int steps(int depth) { return (depth + Kind::kDepth - 1) / Kind::kDepth; }
   __device__ void open(int expert) {
     expert_ = expert;
     end_ = args_.ends[expert];

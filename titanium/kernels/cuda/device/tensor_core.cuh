@@ -2,10 +2,10 @@
 // them (compute capability 9.0; elsewhere nothing of this may be called).
 //
 // Note [Boxes in shared memory]
-// A box is 64 elements of bfloat16 (128 bytes) along the contiguous dim times any number of rows along the other. It
-// lies in shared memory row by row, the 16-byte words of a row permuted by its number (the 128-byte swizzle), from an
-// address that is a multiple of 1024 on. A product reads it in either direction: "along" where the contiguous dim is
-// the one that is summed over, "across" where it is not.
+// A box is 128 bytes, 64 elements of bfloat16 or 128 of e4m3, along the contiguous dim times any number of rows along
+// the other. It lies in shared memory row by row, the 16-byte words of a row permuted by its number (the 128-byte
+// swizzle), from an address that is a multiple of 1024 on. A product reads it in either direction: "along" where the
+// contiguous dim is the one that is summed over, "across" where it is not.
 #pragma once
 
 #include <cuda.h>
@@ -15,7 +15,6 @@
 
 namespace titanium::kernels::tensor_core {
 
-constexpr int kBoxColumns = 64;
 constexpr int kBoxRowBytes = 128;
 
 __device__ inline unsigned shared_address(const void* place) {
@@ -102,6 +101,7 @@ __device__ inline void store_matrices(void* row, const uint32_t (&words)[4]) {
 // --- Products ---
 
 enum class Reads { kAlong, kAcross };
+enum class Element { kBFloat16, kE4m3 };
 
 // An operand in shared memory: where boxes begin that are `box_bytes` apart.
 template <Reads kReads>
@@ -112,9 +112,9 @@ __device__ uint64_t operand(const void* place, int box_bytes) {
   const uint64_t leading = kReads == Reads::kAcross ? static_cast<uint64_t>(box_bytes) >> 4 : 1;
   return address | leading << 16 | (kEightRows >> 4) << 32 | kSwizzle128;
 }
-// What the address field grows by for the next 16 elements that are summed over.
+// What the address field grows by for the next 16 elements of bfloat16, or 32 of e4m3, that are summed over.
 template <Reads kReads>
-constexpr uint64_t kNextSixteen = kReads == Reads::kAlong ? 2 : 16 * kBoxRowBytes >> 4;
+constexpr uint64_t kNextStep = kReads == Reads::kAlong ? 2 : 16 * kBoxRowBytes >> 4;
 
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void close_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -134,38 +134,54 @@ __device__ void hold(float (&sums)[N]) {
       "+f"(s[i + 7])
 #define TI_SUMS_32(s, i) TI_SUMS_8(s, i), TI_SUMS_8(s, i + 8), TI_SUMS_8(s, i + 16), TI_SUMS_8(s, i + 24)
 
-// Sums of 64 x 256 over 16: a thread has of row 16 * warp + lane / 4 (+ 8) columns 8 g + 2 (lane % 4) and the next, in
-// sums[4 g + 0..1] (+ 2..3).
-template <Reads kA, Reads kB>
+#define TI_PLACES_32                                                                                               \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+  "%24, %25, %26, %27, %28, %29, %30, %31"
+#define TI_PLACES_128                                                                                              \
+  TI_PLACES_32                                                                                                     \
+  ", "                                                                                                             \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, " \
+  "%54, %55, "                                                                                                     \
+  "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, " \
+  "%78, %79, "                                                                                                     \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, "     \
+  "%101, %102, %103, "                                                                                             \
+  "%104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, "   \
+  "%122, %123, %124, %125, %126, %127"
+
+// Sums of 64 x 256 over 32 bytes of each line, 16 elements of bfloat16 or 32 of e4m3: a thread has of row 16 * warp +
+// lane / 4 (+ 8) columns 8 g + 2 (lane % 4) and the next, in sums[4 g + 0..1] (+ 2..3). Float8 is read along only.
+template <Element kElement, Reads kA, Reads kB>
 __device__ void multiply_256(float (&sums)[128], uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, "
-      "%27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, "
-      "%49, %50, %51, "
-      "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, "
-      "%74, %75, %76, "
-      "%77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, "
-      "%99, %100, "
-      "%101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, "
-      "%119, %120, "
-      "%121, %122, %123, %124, %125, %126, %127}, %128, %129, 1, 1, 1, %130, %131;"
-      : TI_SUMS_32(sums, 0), TI_SUMS_32(sums, 32), TI_SUMS_32(sums, 64), TI_SUMS_32(sums, 96)
-      : "l"(a), "l"(b), "n"(kA == Reads::kAcross), "n"(kB == Reads::kAcross));
+  if constexpr (kElement == Element::kE4m3) {
+    static_assert(kA == Reads::kAlong && kB == Reads::kAlong);
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3 {" TI_PLACES_128 "}, %128, %129, 1, 1, 1;"
+                 : TI_SUMS_32(sums, 0), TI_SUMS_32(sums, 32), TI_SUMS_32(sums, 64), TI_SUMS_32(sums, 96)
+                 : "l"(a), "l"(b));
+  } else {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" TI_PLACES_128
+                 "}, %128, %129, 1, 1, 1, %130, %131;"
+                 : TI_SUMS_32(sums, 0), TI_SUMS_32(sums, 32), TI_SUMS_32(sums, 64), TI_SUMS_32(sums, 96)
+                 : "l"(a), "l"(b), "n"(kA == Reads::kAcross), "n"(kB == Reads::kAcross));
+  }
 }
 // Sums of 64 x 64, the same way, in sums[first + 4 g ...].
-template <Reads kA, Reads kB, int kFirst, int N>
+template <Element kElement, Reads kA, Reads kB, int kFirst, int N>
 __device__ void multiply_64(float (&sums)[N], uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, "
-      "%27, %28, %29, %30, %31}, %32, %33, 1, 1, 1, %34, %35;"
-      : TI_SUMS_32(sums, kFirst)
-      : "l"(a), "l"(b), "n"(kA == Reads::kAcross), "n"(kB == Reads::kAcross));
+  if constexpr (kElement == Element::kE4m3) {
+    static_assert(kA == Reads::kAlong && kB == Reads::kAlong);
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {" TI_PLACES_32 "}, %32, %33, 1, 1, 1;"
+                 : TI_SUMS_32(sums, kFirst)
+                 : "l"(a), "l"(b));
+  } else {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" TI_PLACES_32 "}, %32, %33, 1, 1, 1, %34, %35;"
+                 : TI_SUMS_32(sums, kFirst)
+                 : "l"(a), "l"(b), "n"(kA == Reads::kAcross), "n"(kB == Reads::kAcross));
+  }
 }
 
+#undef TI_PLACES_128
+#undef TI_PLACES_32
 #undef TI_SUMS_32
 #undef TI_SUMS_8
 
