@@ -14,7 +14,7 @@ using test::random_tensor;
 using test::tolerance;
 using GpuExperts = test::GpuTest;
 
-constexpr int64_t kTokens = 301, kDim = 64, kHidden = 48, kExperts = 16;
+constexpr int64_t kTokens = 301, kDim = 64, kExperts = 16;
 
 struct Kind {
   const char* name;
@@ -23,6 +23,7 @@ struct Kind {
   bool clamped = false;    // with biases
   bool weighs_inputs = false;
   int64_t top_k = 4;
+  int64_t hidden = 48;
   // A clamp that acts on one device and not, by rounding, on the other would move a gradient as a whole: with bf16
   // there is none in reach.
   double clamp() const { return activations == at::kFloat ? 1.5 : 100; }
@@ -72,20 +73,21 @@ struct Layer {
 };
 
 std::vector<std::pair<Shape, double>> shapes(const Kind& kind) {
+  const int64_t hidden = kind.hidden;
   std::vector<std::pair<Shape, double>> all = {{{kDim}, 1.0}, {{kExperts, kDim}, 0.25}};
   if (kind.clamped) {
-    all.insert(all.end(), {{{kExperts, 2 * kHidden, kDim}, 0.125},
-                           {{kExperts, kDim, kHidden}, 0.125},
+    all.insert(all.end(), {{{kExperts, 2 * hidden, kDim}, 0.125},
+                           {{kExperts, kDim, hidden}, 0.125},
                            {{kExperts}, 0.5},
-                           {{kExperts, 2 * kHidden}, 0.5},
+                           {{kExperts, 2 * hidden}, 0.5},
                            {{kExperts, kDim}, 0.5}});
   } else {
-    all.insert(all.end(), {{{kExperts, kHidden, kDim}, 0.125},
-                           {{kExperts, kDim, kHidden}, 0.125},
-                           {{kExperts, kHidden, kDim}, 0.125},
-                           {{2 * kHidden, kDim}, 0.125},
-                           {{kDim, 2 * kHidden}, 0.125},
-                           {{2 * kHidden, kDim}, 0.125}});
+    all.insert(all.end(), {{{kExperts, hidden, kDim}, 0.125},
+                           {{kExperts, kDim, hidden}, 0.125},
+                           {{kExperts, hidden, kDim}, 0.125},
+                           {{2 * hidden, kDim}, 0.125},
+                           {{kDim, 2 * hidden}, 0.125},
+                           {{2 * hidden, kDim}, 0.125}});
   }
   return all;
 }
@@ -129,6 +131,49 @@ void expect_same_layer(const Kind& kind, Device gpu) {
     EXPECT_CLOSE(on_gpu.parameters[i]->grad, on_cpu.parameters[i]->grad, kind.limit());
   }
   set_reference_ops(false);
+}
+
+// Two runs of a layer with float8 experts, so that the second adds to the gradients.
+void run_float8(Layer& layer, const Tensor& h, const Tensor& dy, bool emulate, ExpertSaves saves) {
+  for (size_t i = 2; i < 5; ++i) {
+    layer.parameters[i]->float8 = std::make_unique<Float8Weight>();
+    layer.parameters[i]->float8->recipe = Float8Recipe::kRowwise;
+    layer.parameters[i]->float8->emulate = emulate;
+  }
+  for (int pass = 0; pass < 2; ++pass) {
+    MixtureOfExpertsArgs args = layer.args(nullptr);
+    args.balance_E = at::zeros({kExperts}, h.options().dtype(at::kFloat));
+    args.balance_E[kExperts - 1] = -100;  // no token goes to the last expert
+    mixture_of_experts(h, args, saves).backward(dy);
+  }
+}
+
+TEST_F(GpuExperts, Float8OnTensorCoresIsWhatItEmulates) {
+  for (const int64_t hidden : {48, 64, 256}) {  // torch's kernels, ours, and ours in pairs
+    for (const bool weighs_inputs : {false, true}) {
+      for (const ExpertSaves saves : {ExpertSaves::kRows, ExpertSaves::kHidden, ExpertSaves::kNothing}) {
+        SCOPED_TRACE(testing::Message() << hidden << " hidden columns, " << weighs_inputs);
+        const Kind kind{"float8", at::kBFloat16, false, false, weighs_inputs, 4, hidden};
+        Layer emulated(kind), real(kind);
+        for (const auto& [shape, scale] : shapes(kind)) {
+          const Tensor values = random_tensor(shape).to(gpu_, at::kBFloat16);
+          emulated.add(shape, scale, gpu_, at::kBFloat16, values);
+          real.add(shape, scale, gpu_, at::kBFloat16, values);
+        }
+        const Tensor h = random_tensor({kTokens, kDim}).to(gpu_, at::kBFloat16),
+                     dy = random_tensor({kTokens, kDim}).to(gpu_, at::kBFloat16);
+        const Tensor h_emulated = h.clone().requires_grad_(true), h_real = h.clone().requires_grad_(true);
+        run_float8(emulated, h_emulated, dy, true, saves);
+        run_float8(real, h_real, dy, false, saves);
+        // Sums that differ in their last bits may be rounded to different numbers of float8 later.
+        EXPECT_CLOSE(h_real.grad(), h_emulated.grad(), 4e-2);
+        for (size_t i = 0; i < real.parameters.size(); ++i) {
+          SCOPED_TRACE(i);
+          EXPECT_CLOSE(real.parameters[i]->grad, emulated.parameters[i]->grad, 4e-2);
+        }
+      }
+    }
+  }
 }
 
 TEST_F(GpuExperts, ComputeWhatTheCpuComputes) {

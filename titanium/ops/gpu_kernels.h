@@ -14,10 +14,12 @@
 #include "titanium/kernels/expert_float8.h"
 #include "titanium/kernels/expert_rows.h"
 #include "titanium/kernels/expert_swiglu.h"
+#include "titanium/kernels/expert_swiglu_float8.h"
 #include "titanium/kernels/fill_normal.h"
 #include "titanium/kernels/float8.h"
 #include "titanium/kernels/gate.h"
 #include "titanium/kernels/gelu.h"
+#include "titanium/kernels/grouped_float8.h"
 #include "titanium/kernels/grouped_multiply.h"
 #include "titanium/kernels/head_norm_rope.h"
 #include "titanium/kernels/latent_heads.h"
@@ -47,11 +49,15 @@ void launch(const kernels::EmbeddingGradArgs& args);
 void launch(const kernels::ExpertColumnSumsArgs& args);
 void launch(const kernels::ExpertSwigluBackwardArgs& args);
 void launch(const kernels::FillNormalArgs& args);
+void launch(const kernels::Float8LineEndsArgs& args);
 void launch(const kernels::GateBackwardArgs& args);
 void launch(const kernels::GateForwardArgs& args);
 void launch(const kernels::GatherRowsArgs& args);
 void launch(const kernels::GeluBackwardArgs& args);
 void launch(const kernels::GeluForwardArgs& args);
+void launch(const kernels::GroupedFloat8Args& args);
+void launch(const kernels::GroupedFloat8PairArgs& args);
+void launch(const kernels::GroupedFloat8WeightGradArgs& args);
 void launch(const kernels::GroupedForwardArgs& args);
 void launch(const kernels::GroupedInputGradArgs& args);
 void launch(const kernels::GroupedSwigluArgs& args);
@@ -63,6 +69,7 @@ void launch(const kernels::ModulatedNormBackwardArgs& args);
 void launch(const kernels::ModulatedNormForwardArgs& args);
 void launch(const kernels::QuantizeColumnsArgs& args);
 void launch(const kernels::QuantizeGroupsArgs& args);
+void launch(const kernels::QuantizeMatricesArgs& args);
 void launch(const kernels::QuantizeRmsNormArgs& args);
 void launch(const kernels::QuantizeRowsArgs& args);
 void launch(const kernels::QuantizeTensorArgs& args);
@@ -77,13 +84,15 @@ void launch(const kernels::SortByExpertArgs& args);
 void launch(const kernels::SumLossesArgs& args);
 void launch(const kernels::SumOfSquaresArgs& args);
 void launch(const kernels::SwigluBackwardArgs& args);
+void launch(const kernels::SwigluFloat8BackwardArgs& args);
+void launch(const kernels::SwigluFloat8ForwardArgs& args);
 void launch(const kernels::SwigluForwardArgs& args);
 // One struct for two kernels.
 enum class Direction { kForward, kBackward };
 void launch(const kernels::LatentHeadsArgs& args, Direction direction);
 void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate);
 
-// Whether the GPU can do the launches of kernels/grouped_multiply.h.
+// Whether the GPU can do the launches of kernels/grouped_multiply.h and kernels/grouped_float8.h.
 bool has_grouped_multiply();
 
 // Bytes of scratch memory for a launch with these arguments.

@@ -28,14 +28,11 @@ __global__ void __launch_bounds__(kMostRowThreads, kBackwardBlocks) backward_ker
     to_float(raw_up, up);
     to_float(raw_grad, grad);
     for (int j = 0; j < N; ++j) {
-      const float s = sigmoid(gate[j]), silu = gate[j] * s;
-      const float slope = s * (1.0F + gate[j] * (1.0F - s));
-      product[j] = swiglu_product(gate[j], up[j]);
-      dot += grad[j] * product[j];
-      product[j] *= weight;
-      const float weighted = grad[j] * weight;
-      gate[j] = weighted * up[j] * slope;
-      up[j] = weighted * silu;
+      const WeightedSwigluGradients of = weighted_swiglu_gradients(gate[j], up[j], grad[j], weight);
+      dot += of.dweight;
+      product[j] = of.product;
+      gate[j] = of.dgate;
+      up[j] = of.dup;
     }
     store_floats<T, N>(static_cast<T*>(args.dgate) + row * args.dgate_stride + column, gate);
     store_floats<T, N>(static_cast<T*>(args.dup) + row * args.dup_stride + column, up);

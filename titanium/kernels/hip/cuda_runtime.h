@@ -65,6 +65,10 @@ __device__ T __shfl_xor_sync(unsigned, T value, int lanes, int width = kLanesOfW
   return __shfl_xor(value, lanes, width);
 }
 template <typename T>
+__device__ T __shfl_sync(unsigned, T value, int lane, int width = kLanesOfWarp) {
+  return __shfl(value, lane, width);
+}
+template <typename T>
 __device__ T __shfl_up_sync(unsigned, T value, unsigned lanes, int width = kLanesOfWarp) {
   return __shfl_up(value, lanes, width);
 }

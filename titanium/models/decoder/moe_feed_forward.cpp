@@ -105,10 +105,12 @@ nn::SaveLevels MoeFeedForward::levels(Dtype compute) const {
   // The gradients of the rows and of what went into the experts, the product and its gradient; and rows in the order in
   // which they travel.
   const int64_t backward = choices * ((sends ? 5 : 3) * row_width + 2 * hidden) * element;
-  // Rows that came from other ranks are kept as long as the products are.
+  // Rows that came from other ranks are kept as long as the products are; rows of tokens here that become float8 never,
+  // because tokens are quantised before they are gathered.
   const int64_t kept = products + (sends ? inputs : 0);
-  return {{"everything", routing + shared + products + inputs, backward - (sends ? 0 : inputs), products + inputs,
-           backward - (sends ? 0 : inputs)},
+  const bool in_float8 = hidden_[0]->float8 && !hidden_[0]->float8->emulate && !args_.score_before_experts;
+  const int64_t gathered = sends || in_float8 ? 0 : inputs;
+  return {{"everything", routing + shared + kept + gathered, backward - gathered, kept + gathered, backward - gathered},
           {"products", routing + shared + kept, backward, kept, backward},
           {"attention_half", routing, backward + shared + kept, 0, backward + kept}};
 }

@@ -29,11 +29,15 @@ void launch(const kernels::EmbeddingGradArgs& args) { launch(kernels::embedding_
 void launch(const kernels::ExpertColumnSumsArgs& args) { launch(kernels::expert_column_sums, args); }
 void launch(const kernels::ExpertSwigluBackwardArgs& args) { launch(kernels::expert_swiglu_backward, args); }
 void launch(const kernels::FillNormalArgs& args) { launch(kernels::fill_normal_on_gpu, args); }
+void launch(const kernels::Float8LineEndsArgs& args) { launch(kernels::float8_line_ends, args); }
 void launch(const kernels::GateBackwardArgs& args) { launch(kernels::gate_backward, args); }
 void launch(const kernels::GateForwardArgs& args) { launch(kernels::gate_forward, args); }
 void launch(const kernels::GatherRowsArgs& args) { launch(kernels::gather_rows, args); }
 void launch(const kernels::GeluBackwardArgs& args) { launch(kernels::gelu_backward, args); }
 void launch(const kernels::GeluForwardArgs& args) { launch(kernels::gelu_forward, args); }
+void launch(const kernels::GroupedFloat8Args& args) { launch(kernels::grouped_float8, args); }
+void launch(const kernels::GroupedFloat8PairArgs& args) { launch(kernels::grouped_float8_pair, args); }
+void launch(const kernels::GroupedFloat8WeightGradArgs& args) { launch(kernels::grouped_float8_weight_grad, args); }
 void launch(const kernels::GroupedForwardArgs& args) { launch(kernels::grouped_forward, args); }
 void launch(const kernels::GroupedInputGradArgs& args) { launch(kernels::grouped_input_grad, args); }
 void launch(const kernels::GroupedSwigluArgs& args) { launch(kernels::grouped_swiglu, args); }
@@ -48,6 +52,7 @@ void launch(const kernels::ModulatedNormBackwardArgs& args) { launch(kernels::mo
 void launch(const kernels::ModulatedNormForwardArgs& args) { launch(kernels::modulated_norm_forward, args); }
 void launch(const kernels::QuantizeColumnsArgs& args) { launch(kernels::quantize_columns, args); }
 void launch(const kernels::QuantizeGroupsArgs& args) { launch(kernels::quantize_groups, args); }
+void launch(const kernels::QuantizeMatricesArgs& args) { launch(kernels::quantize_matrices, args); }
 void launch(const kernels::QuantizeRmsNormArgs& args) { launch(kernels::quantize_rms_norm, args); }
 void launch(const kernels::QuantizeRowsArgs& args) { launch(kernels::quantize_rows, args); }
 void launch(const kernels::QuantizeTensorArgs& args) { launch(kernels::quantize_tensor, args); }
@@ -62,6 +67,8 @@ void launch(const kernels::SortByExpertArgs& args) { launch(kernels::sort_by_exp
 void launch(const kernels::SumLossesArgs& args) { launch(kernels::sum_losses, args); }
 void launch(const kernels::SumOfSquaresArgs& args) { launch(kernels::sum_of_squares, args); }
 void launch(const kernels::SwigluBackwardArgs& args) { launch(kernels::swiglu_backward, args); }
+void launch(const kernels::SwigluFloat8BackwardArgs& args) { launch(kernels::swiglu_float8_backward, args); }
+void launch(const kernels::SwigluFloat8ForwardArgs& args) { launch(kernels::swiglu_float8_forward, args); }
 void launch(const kernels::SwigluForwardArgs& args) { launch(kernels::swiglu_forward, args); }
 
 void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate) {

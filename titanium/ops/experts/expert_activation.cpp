@@ -4,10 +4,12 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "titanium/ops/experts/grouped_linear.h"
 #include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
+#include "titanium/ops/linear/quantize.h"
 #include "titanium/ops/swiglu.h"
 
 namespace titanium::ops {
@@ -114,30 +116,90 @@ ActivationGrads swiglu_backward_kernel(const Tensor& grad_RF, const Tensors& hid
                                            .rows = rows,
                                            .dim = dim,
                                            .weights = row_weights(weights_R, grad_weights_R)});
-  return {hidden, grad_RF, grad_weights_R};
+  return {{hidden[0], hidden[1]}, grad_RF, grad_weights_R};
+}
+
+bool takes_float8_kernel(const Tensor& hidden_RF, const ActivationOptions& options) {
+  return options.kind == ActivationKind::kSwiglu && hidden_RF.size(1) % 8 == 0 &&
+         hidden_RF.size(1) <= kernels::kMostSwigluFloat8Columns;
+}
+
+struct RowsOutput {
+  explicit RowsOutput(const Tensor& like_RF)
+      : made{at::empty_like(like_RF, at::TensorOptions(kE4m3)),
+             {},
+             at::empty({like_RF.size(0), 1}, like_RF.options().dtype(at::kFloat))} {}
+  kernels::Float8RowsOutput memory() const { return {made.data.data_ptr(), made.reciprocal.mutable_data_ptr<float>()}; }
+  Float8Tensor made;
+};
+
+ExpertOperand swiglu_forward_float8(const Tensor& gate_RF, const Tensor& up_RF) {
+  const RowsOutput product(gate_RF);
+  launch(kernels::SwigluFloat8ForwardArgs{.gate = gate_RF.const_data_ptr(),
+                                          .up = up_RF.const_data_ptr(),
+                                          .rows = gate_RF.size(0),
+                                          .dim = gate_RF.size(1),
+                                          .product = product.memory()});
+  return ExpertOperand::of_float8(product.made, {});
+}
+
+ActivationGrads swiglu_backward_float8(const Tensor& grad_RF, const Tensors& hidden, const Tensor& ends_E,
+                                       const Tensor& weights_R, const Tensor& grad_weights_R) {
+  const int64_t rows = grad_RF.size(0), dim = grad_RF.size(1), experts = ends_E.size(0);
+  const RowsOutput dgate(grad_RF), dup(grad_RF);
+  // Those of gate, up and the product lie one after the other.
+  const ExpertLines all = make_expert_lines(3 * dim, rows, ends_E);
+  const Tensor amax_3EF = at::zeros_like(all.reciprocals_EC);
+  launch(kernels::SwigluFloat8BackwardArgs{.dproduct = grad_RF.const_data_ptr(),
+                                           .gate = hidden[0].const_data_ptr(),
+                                           .up = hidden[1].const_data_ptr(),
+                                           .ends = ends_E.const_data_ptr<int32_t>(),
+                                           .line_ends = all.ends_E.const_data_ptr<int32_t>(),
+                                           .groups = experts,
+                                           .rows = rows,
+                                           .dim = dim,
+                                           .weights = row_weights(weights_R, grad_weights_R),
+                                           .dgate = dgate.memory(),
+                                           .dup = dup.memory(),
+                                           .lines = static_cast<uint8_t*>(all.data_CL.data_ptr()),
+                                           .length = all.data_CL.size(1),
+                                           .amax = amax_3EF.mutable_data_ptr<float>(),
+                                           .reciprocals = all.reciprocals_EC.mutable_data_ptr<float>()});
+  const Tensor reciprocals_3EF = all.reciprocals_EC.view({3, experts, dim});
+  const auto lines = [&](int64_t i) {
+    return ExpertLines{all.data_CL.narrow(0, i * dim, dim), reciprocals_3EF[i], all.ends_E};
+  };
+  return {{ExpertOperand::of_float8(dgate.made, lines(0)), ExpertOperand::of_float8(dup.made, lines(1))},
+          ExpertOperand::of_float8({}, lines(2)),
+          grad_weights_R};
 }
 
 ActivationGrads backward_kernel(const Tensor& grad_RF, const Tensors& hidden, const HiddenBias& bias,
-                                const Tensor& weights_R, const ActivationOptions& options) {
+                                const Tensor& weights_R, const ActivationOptions& options, bool in_float8) {
   const Tensor weights = weights_R.defined() ? weights_R.contiguous() : Tensor();
   const Tensor grad_weights_R = weights.defined() ? at::empty_like(weights) : Tensor();
+  if (in_float8 && takes_float8_kernel(grad_RF, options)) {
+    return swiglu_backward_float8(grad_RF.contiguous(), hidden, bias.ends_E, weights, grad_weights_R);
+  }
   if (options.kind == ActivationKind::kSwiglu) return swiglu_backward_kernel(grad_RF, hidden, weights, grad_weights_R);
   return clamped_backward_kernel(grad_RF, hidden[0], bias, weights, grad_weights_R, options.limit);
 }
 
 }  // namespace
 
-Tensor expert_activation(const Tensors& hidden, const HiddenBias& bias, const ActivationOptions& options) {
+ExpertOperand expert_activation(const Tensors& hidden, const HiddenBias& bias, const ActivationOptions& options,
+                                bool in_float8) {
+  if (in_float8 && takes_float8_kernel(hidden[0], options)) return swiglu_forward_float8(hidden[0], hidden[1]);
   if (options.kind == ActivationKind::kSwiglu) return swiglu_forward(hidden[0], hidden[1]).product_TF;
   if (uses_kernels(hidden[0])) return clamped_forward_kernel(hidden[0], bias, options.limit);
   return clamped_forward(hidden[0], bias, options.limit);
 }
 
 ActivationGrads expert_activation_backward(Tensor grad_RF, Tensors hidden, const HiddenBias& bias,
-                                           const Tensor& weights_R, const ActivationOptions& options) {
-  if (uses_kernels(grad_RF)) return backward_kernel(grad_RF, hidden, bias, weights_R, options);
+                                           const Tensor& weights_R, const ActivationOptions& options, bool in_float8) {
+  if (uses_kernels(grad_RF)) return backward_kernel(grad_RF, hidden, bias, weights_R, options, in_float8);
   const Dtype dtype = grad_RF.scalar_type();
-  Tensor product_RF = expert_activation(hidden, bias, options);
+  Tensor product_RF = expert_activation(hidden, bias, options, /*in_float8=*/false).tensor();
   Tensor grad_weights_R;
   if (weights_R.defined()) {
     grad_weights_R = (grad_RF.to(wide(grad_RF)) * product_RF).sum(1);

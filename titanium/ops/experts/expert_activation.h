@@ -1,6 +1,7 @@
 // What an expert does between its two products. R rows, F columns.
 #pragma once
 
+#include "titanium/ops/experts/expert_operand.h"
 #include "titanium/ops/record.h"
 
 namespace titanium::ops {
@@ -20,16 +21,18 @@ struct HiddenBias {
   Tensor ends_E;
 };
 
-Tensor expert_activation(const Tensors& hidden, const HiddenBias& bias, const ActivationOptions& options);
+// `in_float8`: only for products of float8 on tensor cores, so that results may be made for them alone.
+ExpertOperand expert_activation(const Tensors& hidden, const HiddenBias& bias, const ActivationOptions& options,
+                                bool in_float8);
 
 struct ActivationGrads {
-  Tensors hidden;              // of the sum with the bias, where there is one
-  Tensor weighted_product_RF;  // the result of the forward, times the weights
-  Tensor weights_R;            // undefined without weights
+  std::vector<ExpertOperand> hidden;  // of the sum with the bias, where there is one
+  ExpertOperand weighted_product_RF;  // the result of the forward, times the weights
+  Tensor weights_R;                   // undefined without weights
 };
 // `grad_RF` is the gradient of the result times the weights [R], as it would be if all weights were 1. Without weights
 // they are 1. Takes `grad_RF` and `hidden` over: the results may lie in their memory.
 ActivationGrads expert_activation_backward(Tensor grad_RF, Tensors hidden, const HiddenBias& bias,
-                                           const Tensor& weights_R, const ActivationOptions& options);
+                                           const Tensor& weights_R, const ActivationOptions& options, bool in_float8);
 
 }  // namespace titanium::ops

@@ -3,9 +3,11 @@
 #include <ATen/ops/_scaled_grouped_mm.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
+#include "titanium/base/error.h"
 #include "titanium/ops/experts/grouped_linear.h"
 #include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
@@ -14,7 +16,7 @@
 namespace titanium::ops {
 namespace {
 
-constexpr int64_t kMultiple = kernels::kFloat8GroupMultiple;
+constexpr int64_t kMultiple = 16;
 constexpr int64_t kMxBlock = 32;
 constexpr double kLargestE4m3 = 448;
 
@@ -58,105 +60,73 @@ Tensor by_expert(const Tensor& rows_RC, int64_t columns, const Parameter& weight
   return out;
 }
 
-bool takes_tensor_cores(const Tensor& rows, const Parameter& weight) {
-  return uses_kernels(rows) && !weight.float8->emulate && weight.float8->recipe == Float8Recipe::kRowwise &&
-         rows.scalar_type() == at::kBFloat16 && rows.size(0) > 0 && weight.part.shape[1] % kMultiple == 0 &&
-         weight.part.shape[2] % kMultiple == 0;
+// Our kernels, where matrices have sizes that they take.
+bool takes_our_kernels(const Parameter& weight) {
+  return has_grouped_multiply() && kernels::grouped_float8_takes(weight.part.shape[1], weight.part.shape[2]);
 }
 
-Float8Tensor quantized_rows(const Tensor& x_RK, const Parameter& weight) {
+// [E, O, I], a scale for each line of what the product sums over.
+Float8Tensor matrices_for_output(const Parameter& weight) {
+  Float8Weight& float8 = *weight.float8;
+  if (float8.for_output.data.defined()) return float8.for_output;
+  const Tensor x_EOI = weight.as_stored().contiguous();
   Tensor amax;
-  return quantize(x_RK, by_rows(weight), amax);
+  const Float8Tensor flat = quantize(x_EOI.flatten(0, 1), by_rows(weight), amax);
+  const Float8Tensor made{flat.data.view(x_EOI.sizes()), {}, flat.reciprocal.view({x_EOI.size(0), x_EOI.size(1)})};
+  if (float8.keeps_copies) float8.for_output = made;
+  return made;
 }
 
-// [E, M, K] row by row.
-Float8Tensor quantized_matrices(const Tensor& x_EMK, const Parameter& weight) {
-  const Float8Tensor flat = quantized_rows(x_EMK.contiguous().flatten(0, 1), weight);
-  return {flat.data.view(x_EMK.sizes()), {}, flat.reciprocal.view({x_EMK.size(0), x_EMK.size(1)})};
+// [E, I, O].
+Float8Tensor matrices_for_input_grad(const Parameter& weight) {
+  Float8Weight& float8 = *weight.float8;
+  if (float8.for_input_grad.data.defined()) return float8.for_input_grad;
+  const Tensor x = weight.as_stored().contiguous();
+  const int64_t experts = x.size(0), rows = x.size(1), dim = x.size(2);
+  const Tensor amax = at::zeros({experts, dim}, x.options().dtype(at::kFloat));
+  const Float8Tensor made{at::empty({experts, dim, rows}, x.options().dtype(kE4m3)), {}, at::empty_like(amax)};
+  launch(kernels::QuantizeMatricesArgs{.type = element_type(x),
+                                       .x = x.const_data_ptr(),
+                                       .matrices = experts,
+                                       .rows = rows,
+                                       .dim = dim,
+                                       .lines = static_cast<uint8_t*>(made.data.data_ptr()),
+                                       .amax = amax.mutable_data_ptr<float>(),
+                                       .reciprocals = made.reciprocal.mutable_data_ptr<float>()});
+  if (float8.keeps_copies) float8.for_input_grad = made;
+  return made;
 }
 
-// [E, K, M] -> [E, M, K].
-Float8Tensor quantized_transposed(const Tensor& x_EKM) {
-  const int64_t experts = x_EKM.size(0), rows = x_EKM.size(1), dim = x_EKM.size(2);
-  const Tensor x = x_EKM.contiguous();
-  const Float8Tensor out = {at::empty({experts, dim, rows}, x.options().dtype(kE4m3)),
-                            {},
-                            at::empty({experts, dim}, x.options().dtype(at::kFloat))};
-  launch(kernels::QuantizeGroupsArgs{.type = element_type(x),
-                                     .x = x.const_data_ptr(),
-                                     .ends = nullptr,
-                                     .rows_of_group = rows,
-                                     .groups = experts,
-                                     .dim = dim,
-                                     .lines = static_cast<uint8_t*>(out.data.data_ptr()),
-                                     .group_stride = dim * rows,
-                                     .line_stride = rows,
-                                     .line_ends = nullptr,
-                                     .reciprocals = out.reciprocal.mutable_data_ptr<float>()});
-  return out;
+kernels::Float8Lines memory_of(const Tensor& data, const Tensor& reciprocals) {
+  return {data.const_data_ptr(), reciprocals.const_data_ptr<float>()};
+}
+kernels::Float8Lines memory_of(const Float8Tensor& x) { return memory_of(x.data, x.reciprocal); }
+
+kernels::Float8Groups groups_of(const Float8Tensor& rows, const Float8Tensor& matrices_ENK, const Tensor& ends_E) {
+  return {ends_E.const_data_ptr<int32_t>(), ends_E.size(0), rows.data.size(0), matrices_ENK.data.size(1),
+          rows.data.size(1)};
 }
 
-// Columns of the rows of each expert, [C, at most R + E * kMultiple]; where experts end there.
-struct ExpertColumns {
-  Float8Tensor lines;  // its reciprocal is [E * C]
-  Tensor ends_E;
-};
-ExpertColumns quantized_columns(const Tensor& x_RC, const Tensor& ends_E) {
-  const int64_t experts = ends_E.size(0), dim = x_RC.size(1);
-  const int64_t length = (x_RC.size(0) + experts * (kMultiple - 1) + kMultiple - 1) / kMultiple * kMultiple;
-  const Tensor x = x_RC.contiguous();
-  const ExpertColumns out = {{at::empty({dim, length}, x.options().dtype(kE4m3)),
-                              {},
-                              at::empty({experts * dim}, x.options().dtype(at::kFloat))},
-                             at::empty({experts}, ends_E.options())};
-  launch(kernels::QuantizeGroupsArgs{.type = element_type(x),
-                                     .x = x.const_data_ptr(),
-                                     .ends = ends_E.const_data_ptr<int32_t>(),
-                                     .rows_of_group = 0,
-                                     .groups = experts,
-                                     .dim = dim,
-                                     .lines = static_cast<uint8_t*>(out.lines.data.data_ptr()),
-                                     .group_stride = 0,
-                                     .line_stride = length,
-                                     .line_ends = out.ends_E.mutable_data_ptr<int32_t>(),
-                                     .reciprocals = out.lines.reciprocal.mutable_data_ptr<float>()});
-  return out;
+Tensor empty_result(const Float8Tensor& rows, const Float8Tensor& matrices_ENK) {
+  return at::empty({rows.data.size(0), matrices_ENK.data.size(1)}, rows.data.options().dtype(at::kBFloat16));
 }
 
 // Rows [R, K] times each expert's [N, K]^T.
-Tensor multiply_rows(const Float8Tensor& rows, const Float8Tensor& matrices_ENK, const Tensor& ends_E) {
-  return at::_scaled_grouped_mm(rows.data, matrices_ENK.data.transpose(1, 2), rows.reciprocal.flatten(),
-                                matrices_ENK.reciprocal, ends_E, /*bias=*/std::nullopt, /*scale_result=*/std::nullopt,
-                                at::kBFloat16, /*use_fast_accum=*/true);
-}
-
-}  // namespace
-
-Tensor float8_grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor& ends_E) {
-  if (takes_tensor_cores(x_RI, weight)) {
-    return multiply_rows(quantized_rows(x_RI.contiguous(), weight), quantized_matrices(weight.as_stored(), weight),
-                         ends_E);
-  }
-  return by_expert(x_RI, weight.part.shape[1], weight, ends_E, [](const Tensor& matrix_OI) { return matrix_OI; });
-}
-
-Tensor float8_grouped_input_grad(const Tensor& grad_RO, const Parameter& weight, const Tensor& ends_E) {
-  if (takes_tensor_cores(grad_RO, weight)) {
-    return multiply_rows(quantized_rows(grad_RO.contiguous(), weight), quantized_transposed(weight.as_stored()),
-                         ends_E);
-  }
-  return by_expert(grad_RO, weight.part.shape[2], weight, ends_E,
-                   [](const Tensor& matrix_OI) { return matrix_OI.t(); });
-}
-
-Tensor float8_grouped_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, const Parameter& weight,
-                                  const Tensor& ends_E) {
-  if (takes_tensor_cores(x_RI, weight)) {
-    const ExpertColumns grads = quantized_columns(grad_RO, ends_E), inputs = quantized_columns(x_RI, ends_E);
-    return at::_scaled_grouped_mm(grads.lines.data, inputs.lines.data.t(), grads.lines.reciprocal,
-                                  inputs.lines.reciprocal, grads.ends_E, /*bias=*/std::nullopt,
+Tensor multiply_rows(const Float8Tensor& rows, const Float8Tensor& matrices_ENK, const Tensor& ends_E, bool ours) {
+  if (!ours) {
+    return at::_scaled_grouped_mm(rows.data, matrices_ENK.data.transpose(1, 2), rows.reciprocal.flatten(),
+                                  matrices_ENK.reciprocal, ends_E, /*bias=*/std::nullopt,
                                   /*scale_result=*/std::nullopt, at::kBFloat16, /*use_fast_accum=*/true);
   }
+  const Tensor y_RN = empty_result(rows, matrices_ENK);
+  launch(kernels::GroupedFloat8Args{.groups = groups_of(rows, matrices_ENK, ends_E),
+                                    .rows = memory_of(rows),
+                                    .matrices = memory_of(matrices_ENK),
+                                    .y = y_RN.mutable_data_ptr()});
+  return y_RN;
+}
+
+Tensor emulated_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, const Parameter& weight, const Tensor& ends_E) {
   const Tensor grad_EOI = at::zeros({ends_E.size(0), grad_RO.size(1), x_RI.size(1)}, grad_RO.options());
   for_each_expert(ends_E, [&](int64_t expert, int64_t begin, int64_t count) {
     if (count == 0) return;
@@ -164,6 +134,96 @@ Tensor float8_grouped_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, con
     grad_EOI[expert].copy_(rounded_product(grad_OC, x_IC, weight));
   });
   return grad_EOI;
+}
+
+}  // namespace
+
+bool multiplies_float8_experts(const ExpertOperand& rows, const Parameter& weight) {
+  if (!weight.float8 || rows.is_float8_only()) return weight.float8 != nullptr;
+  const Tensor& x = rows.source();
+  return uses_kernels(x) && !weight.float8->emulate && weight.float8->recipe == Float8Recipe::kRowwise &&
+         x.scalar_type() == at::kBFloat16 && x.size(0) > 0 && weight.part.shape[1] % kMultiple == 0 &&
+         weight.part.shape[2] % kMultiple == 0;
+}
+
+bool pairs_float8_input_grads(const ExpertOperand& grad, const Parameter& first, const Parameter& second) {
+  return multiplies_float8_experts(grad, first) && multiplies_float8_experts(grad, second) &&
+         takes_our_kernels(first) && first.part.shape == second.part.shape;
+}
+
+bool pairs_float8_outputs(const ExpertOperand& x, const Parameter& first, const Parameter& second) {
+  constexpr int64_t kColumns = 128;  // that the kernel makes of both at a time
+  return pairs_float8_input_grads(x, first, second) && first.part.shape[1] % kColumns == 0;
+}
+
+Tensor float8_grouped_forward(const ExpertOperand& x_RI, const Parameter& weight, const Tensor& ends_E) {
+  if (multiplies_float8_experts(x_RI, weight)) {
+    return multiply_rows(x_RI.rows(), matrices_for_output(weight), ends_E, takes_our_kernels(weight));
+  }
+  return by_expert(x_RI.tensor(), weight.part.shape[1], weight, ends_E,
+                   [](const Tensor& matrix_OI) { return matrix_OI; });
+}
+
+Tensor float8_grouped_input_grad(const ExpertOperand& grad_RO, const Parameter& weight, const Tensor& ends_E) {
+  if (multiplies_float8_experts(grad_RO, weight)) {
+    return multiply_rows(grad_RO.rows(), matrices_for_input_grad(weight), ends_E, takes_our_kernels(weight));
+  }
+  return by_expert(grad_RO.tensor(), weight.part.shape[2], weight, ends_E,
+                   [](const Tensor& matrix_OI) { return matrix_OI.t(); });
+}
+
+Float8Pair float8_grouped_forward_pair(const ExpertOperand& x_RI, const Parameter& first, const Parameter& second,
+                                       const Tensor& ends_E) {
+  const Float8Tensor& rows = x_RI.rows();
+  const Float8Tensor of_first = matrices_for_output(first), of_second = matrices_for_output(second);
+  const Float8Pair made{empty_result(rows, of_first), empty_result(rows, of_second)};
+  launch(kernels::GroupedFloat8PairArgs{.groups = groups_of(rows, of_first, ends_E),
+                                        .rows = memory_of(rows),
+                                        .first = memory_of(of_first),
+                                        .second = memory_of(of_second),
+                                        .y_first = made.first_RO.mutable_data_ptr(),
+                                        .y_second = made.second_RO.mutable_data_ptr()});
+  return made;
+}
+
+Tensor float8_grouped_input_grad_pair(const ExpertOperand& grad_first, const ExpertOperand& grad_second,
+                                      const Parameter& first, const Parameter& second, const Tensor& ends_E) {
+  const Float8Tensor &rows = grad_first.rows(), &rows2 = grad_second.rows();
+  const Float8Tensor of_first = matrices_for_input_grad(first), of_second = matrices_for_input_grad(second);
+  const Tensor grad_RI = empty_result(rows, of_first);
+  launch(kernels::GroupedFloat8Args{.groups = groups_of(rows, of_first, ends_E),
+                                    .rows = memory_of(rows),
+                                    .matrices = memory_of(of_first),
+                                    .y = grad_RI.mutable_data_ptr(),
+                                    .rows2 = memory_of(rows2),
+                                    .matrices2 = memory_of(of_second)});
+  return grad_RI;
+}
+
+void float8_add_grouped_weight_grad(const ExpertOperand& grad_RO, const ExpertOperand& x_RI, Parameter& weight,
+                                    const Tensor& ends_E) {
+  if (!multiplies_float8_experts(x_RI, weight)) {
+    return weight.accumulate(emulated_weight_grad(grad_RO.tensor(), x_RI.tensor(), weight, ends_E));
+  }
+  const ExpertLines &grads = grad_RO.lines(ends_E), &inputs = x_RI.lines(ends_E);
+  if (!takes_our_kernels(weight)) {
+    return weight.accumulate(
+        at::_scaled_grouped_mm(grads.data_CL, inputs.data_CL.t(), grads.reciprocals_EC.flatten(),
+                               inputs.reciprocals_EC.flatten(), grads.ends_E, /*bias=*/std::nullopt,
+                               /*scale_result=*/std::nullopt, at::kBFloat16, /*use_fast_accum=*/true));
+  }
+  const auto [sum_EOI, is_first] = weight.open_grad_sum(grads.data_CL.device());
+  TI_ASSERT(sum_EOI.is_contiguous(), "the gradient of {} does not lie as it should", weight.fqn);
+  launch(kernels::GroupedFloat8WeightGradArgs{.line_ends = grads.ends_E.const_data_ptr<int32_t>(),
+                                              .num_experts = ends_E.size(0),
+                                              .length = grads.data_CL.size(1),
+                                              .out = grads.data_CL.size(0),
+                                              .in = inputs.data_CL.size(0),
+                                              .dy = memory_of(grads.data_CL, grads.reciprocals_EC),
+                                              .x = memory_of(inputs.data_CL, inputs.reciprocals_EC),
+                                              .sum_type = element_type(sum_EOI),
+                                              .sums = sum_EOI.mutable_data_ptr(),
+                                              .accumulate = !is_first});
 }
 
 }  // namespace titanium::ops

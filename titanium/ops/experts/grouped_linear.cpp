@@ -71,16 +71,21 @@ Tensor tensor_core_input_grad(const Tensors& grads, const std::vector<const Para
   return grad_RI;
 }
 
-void add_input_grad(const Tensor& sum_RI, const Tensor& grad_RO, const Parameter& weight, const Tensor& ends_E) {
-  if (weight.float8 || takes_grouped_mm(grad_RO, weight)) {
+bool takes_gated_multiply(const Tensor& rows, const Parameter& gate, const Parameter& up) {
+  constexpr int64_t kColumns = 128;  // that the fused kernel makes of both at a time
+  return takes_grouped_multiply(rows, gate) && takes_grouped_multiply(rows, up) && gate.part.shape[1] % kColumns == 0;
+}
+
+void add_input_grad(const Tensor& sum_RI, const ExpertOperand& grad_RO, const Parameter& weight, const Tensor& ends_E) {
+  if (weight.float8 || takes_grouped_mm(grad_RO.tensor(), weight)) {
     sum_RI.add_(grouped_input_grad(grad_RO, weight, ends_E));
     return;
   }
-  multiply_rows(sum_RI, grad_RO, weight.in(grad_RO.scalar_type()), ends_E, sum_RI);
+  const Tensor& rows = grad_RO.tensor();
+  multiply_rows(sum_RI, rows, weight.in(rows.scalar_type()), ends_E, sum_RI);
 }
 
 void add_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weight, const Tensor& ends_E) {
-  if (weight.float8) return weight.accumulate(float8_grouped_weight_grad(grad_RO, x_RI, weight, ends_E));
   if (takes_grouped_mm(x_RI, weight) && !takes_grouped_multiply(x_RI, weight)) {
     // The first one becomes the sum as it is.
     return weight.accumulate(at::_grouped_mm(grad_RO.t(), x_RI, ends_E).contiguous());
@@ -139,8 +144,9 @@ void for_each_expert(const Tensor& ends_E,
   }
 }
 
-Tensor grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor& ends_E) {
-  if (weight.float8) return float8_grouped_forward(x_RI, weight, ends_E);
+Tensor grouped_forward(const ExpertOperand& x, const Parameter& weight, const Tensor& ends_E) {
+  if (weight.float8) return float8_grouped_forward(x, weight, ends_E);
+  const Tensor& x_RI = x.tensor();
   if (takes_grouped_multiply(x_RI, weight)) {
     const Tensor y_RO = at::empty({x_RI.size(0), weight.part.shape[1]}, x_RI.options());
     launch(kernels::GroupedForwardArgs{.groups = groups_of(x_RI, weight, ends_E),
@@ -156,11 +162,16 @@ Tensor grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor
   return y_RO;
 }
 
-GatedRows grouped_gated_forward(const Tensor& x_RI, const Parameter& gate, const Parameter& up, const Tensor& ends_E) {
-  constexpr int64_t kColumns = 128;  // that the fused kernel makes of both at a time
-  if (!takes_grouped_multiply(x_RI, gate) || !takes_grouped_multiply(x_RI, up) || gate.part.shape[1] % kColumns != 0) {
-    return {grouped_forward(x_RI, gate, ends_E), grouped_forward(x_RI, up, ends_E), Tensor()};
+GatedRows grouped_gated_forward(const ExpertOperand& x, const Parameter& gate, const Parameter& up,
+                                const Tensor& ends_E) {
+  if (pairs_float8_outputs(x, gate, up)) {
+    const Float8Pair pair = float8_grouped_forward_pair(x, gate, up, ends_E);
+    return {pair.first_RO, pair.second_RO, Tensor()};
   }
+  if (gate.float8 || !takes_gated_multiply(x.tensor(), gate, up)) {
+    return {grouped_forward(x, gate, ends_E), grouped_forward(x, up, ends_E), Tensor()};
+  }
+  const Tensor& x_RI = x.tensor();
   const auto rows = [&] { return at::empty({x_RI.size(0), gate.part.shape[1]}, x_RI.options()); };
   const GatedRows out{rows(), rows(), rows()};
   launch(kernels::GroupedSwigluArgs{.groups = groups_of(x_RI, gate, ends_E),
@@ -173,8 +184,9 @@ GatedRows grouped_gated_forward(const Tensor& x_RI, const Parameter& gate, const
   return out;
 }
 
-Tensor grouped_input_grad(const Tensor& grad_RO, const Parameter& weight, const Tensor& ends_E) {
-  if (weight.float8) return float8_grouped_input_grad(grad_RO, weight, ends_E);
+Tensor grouped_input_grad(const ExpertOperand& grad, const Parameter& weight, const Tensor& ends_E) {
+  if (weight.float8) return float8_grouped_input_grad(grad, weight, ends_E);
+  const Tensor& grad_RO = grad.tensor();
   if (takes_grouped_multiply(grad_RO, weight)) return tensor_core_input_grad({grad_RO}, {&weight}, ends_E);
   const Tensor matrices_EOI = weight.in(grad_RO.scalar_type());
   if (takes_grouped_mm(grad_RO, weight)) return at::_grouped_mm(grad_RO, matrices_EOI, ends_E);
@@ -183,11 +195,14 @@ Tensor grouped_input_grad(const Tensor& grad_RO, const Parameter& weight, const 
   return grad_RI;
 }
 
-Tensors grouped_input_grads(const Tensors& grads, const std::vector<Parameter*>& weights, const Tensor& ends_E,
-                            bool as_one) {
-  if (grads.size() == 2 && takes_grouped_multiply(grads[0], *weights[0]) &&
-      takes_grouped_multiply(grads[1], *weights[1])) {
-    return {tensor_core_input_grad(grads, {weights[0], weights[1]}, ends_E)};
+Tensors grouped_input_grads(const std::vector<ExpertOperand>& grads, const std::vector<Parameter*>& weights,
+                            const Tensor& ends_E, bool as_one) {
+  if (grads.size() == 2 && pairs_float8_input_grads(grads[0], *weights[0], *weights[1])) {
+    return {float8_grouped_input_grad_pair(grads[0], grads[1], *weights[0], *weights[1], ends_E)};
+  }
+  if (grads.size() == 2 && !weights[0]->float8 && takes_grouped_multiply(grads[0].tensor(), *weights[0]) &&
+      takes_grouped_multiply(grads[1].tensor(), *weights[1])) {
+    return {tensor_core_input_grad({grads[0].tensor(), grads[1].tensor()}, {weights[0], weights[1]}, ends_E)};
   }
   Tensors parts = {grouped_input_grad(grads[0], *weights[0], ends_E)};
   for (size_t i = 1; i < grads.size(); ++i) {
@@ -200,12 +215,16 @@ Tensors grouped_input_grads(const Tensors& grads, const std::vector<Parameter*>&
   return parts;
 }
 
-void accumulate_grouped_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weight,
+void accumulate_grouped_weight_grad(const ExpertOperand& grad, const ExpertOperand& x, Parameter& weight,
                                     const Tensor& ends_E) {
-  if (weight.deferred == nullptr) return add_weight_grad(grad_RO, x_RI, weight, ends_E);
-  weight.deferred->emplace_back([=, &weight] {
+  const auto add = [=, &weight] {
+    if (weight.float8) return float8_add_grouped_weight_grad(grad, x, weight, ends_E);
+    add_weight_grad(grad.tensor(), x.tensor(), weight, ends_E);
+  };
+  if (weight.deferred == nullptr) return add();
+  weight.deferred->emplace_back([=] {
     const c10::AutoGradMode no_grad(false);
-    add_weight_grad(grad_RO, x_RI, weight, ends_E);
+    add();
   });
 }
 

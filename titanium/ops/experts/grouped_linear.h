@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "titanium/ops/experts/expert_operand.h"
 #include "titanium/ops/record.h"
 #include "titanium/tensor/parameter.h"
 
@@ -12,22 +13,24 @@ namespace titanium::ops {
 
 // Rows times the transposed matrix of their expert. Computed in the dtype of the rows, to which the weight is cast; in
 // float8 where the weight has a recipe (grouped_float8.h).
-Tensor grouped_forward(const Tensor& x_RI, const Parameter& weight, const Tensor& ends_E);
+Tensor grouped_forward(const ExpertOperand& x_RI, const Parameter& weight, const Tensor& ends_E);
 // Rows times the matrices of two weights, and silu of the first result times the second. The product is undefined where
 // it is not made along the way.
 struct GatedRows {
   Tensor gate_RO, up_RO, product_RO;
 };
-GatedRows grouped_gated_forward(const Tensor& x_RI, const Parameter& gate, const Parameter& up, const Tensor& ends_E);
+GatedRows grouped_gated_forward(const ExpertOperand& x_RI, const Parameter& gate, const Parameter& up,
+                                const Tensor& ends_E);
 
 // The gradient of the rows.
-Tensor grouped_input_grad(const Tensor& grad_RO, const Parameter& weight, const Tensor& ends_E);
+Tensor grouped_input_grad(const ExpertOperand& grad_RO, const Parameter& weight, const Tensor& ends_E);
 // The gradient of rows that went into several weights: the sum, or tensors whose sum it is unless `as_one`.
-Tensors grouped_input_grads(const Tensors& grads, const std::vector<Parameter*>& weights, const Tensor& ends_E,
-                            bool as_one);
+Tensors grouped_input_grads(const std::vector<ExpertOperand>& grads, const std::vector<Parameter*>& weights,
+                            const Tensor& ends_E, bool as_one);
 // Adds to the weight's gradient, which is zero for experts without rows. At once, or when the parameter's queue of
 // deferred work is run.
-void accumulate_grouped_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weight, const Tensor& ends_E);
+void accumulate_grouped_weight_grad(const ExpertOperand& grad_RO, const ExpertOperand& x_RI, Parameter& weight,
+                                    const Tensor& ends_E);
 
 // Biases [E, out]: adds that of its expert to each row, in place; and the gradient, from that of the rows, each times
 // its weight if there are weights [R].

@@ -4,7 +4,10 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+
 #include "titanium/ops/experts/dispatch.h"
+#include "titanium/ops/experts/grouped_float8.h"
 #include "titanium/ops/experts/grouped_linear.h"
 #include "titanium/ops/linear/linear.h"
 #include "titanium/ops/linear/multiply.h"
@@ -23,7 +26,7 @@ struct Run {
   RowPlan plan;
   Dispatch order;  // of the rows that have come, by experts here; with one rank as `dispatch`
   // Undefined where they are made once more.
-  Tensor x_LD;
+  ExpertOperand x_LD;
   Tensors hidden, shared_hidden;
 };
 
@@ -61,9 +64,14 @@ Routing decide(const Tensor& tokens_TD, const MixtureOfExpertsArgs& args) {
   return routing;
 }
 
-Tensor rows_for_experts(const Tensor& tokens_TD, const Run& run, const MixtureOfExpertsArgs& args) {
+ExpertOperand rows_for_experts(const Tensor& tokens_TD, const Run& run, const MixtureOfExpertsArgs& args) {
+  if (!sends(args) && !args.weighs_inputs) return {tokens_TD, run.dispatch};
   const Tensor weights_TK = args.weighs_inputs ? run.routing.weights_TK : Tensor();
   return to_experts(gather_rows(tokens_TD, run.dispatch, weights_TK), run, args);
+}
+ExpertOperand grads_for_experts(const Tensor& grad_TD, const Run& run, const MixtureOfExpertsArgs& args) {
+  if (!sends(args)) return {grad_TD, run.dispatch};
+  return to_experts(gather_rows(grad_TD, run.dispatch), run, args);
 }
 
 // What the first products of experts give, and the product of SwiGLU where it comes along.
@@ -71,7 +79,7 @@ struct Hidden {
   Tensors parts;
   Tensor product_LF;
 };
-Hidden hidden_of(const Tensor& x_LD, const Run& run, const ExpertWeights& experts) {
+Hidden hidden_of(const ExpertOperand& x_LD, const Run& run, const ExpertWeights& experts) {
   const Tensor& ends_L = run.order.ends_E;
   if (experts.activation.kind == ActivationKind::kSwiglu) {
     const GatedRows rows = grouped_gated_forward(x_LD, *experts.hidden[0], *experts.hidden[1], ends_L);
@@ -83,6 +91,13 @@ Hidden hidden_of(const Tensor& x_LD, const Run& run, const ExpertWeights& expert
 HiddenBias hidden_bias(const Tensors& hidden, const Run& run, const ExpertWeights& experts) {
   if (experts.hidden_bias == nullptr) return {Tensor(), run.order.ends_E};
   return {experts.hidden_bias->in(hidden[0].scalar_type()), run.order.ends_E};
+}
+
+// Whether what lies between the products of experts goes into products of float8 on tensor cores alone.
+bool is_for_float8(const Tensors& hidden, const ExpertWeights& experts) {
+  return std::ranges::all_of(experts.hidden,
+                             [&](const Parameter* weight) { return multiplies_float8_experts(hidden[0], *weight); }) &&
+         multiplies_float8_experts(hidden[0], *experts.down);
 }
 
 // Whether this rank adds the bias: where an expert is cut over ranks, only the first of them does.
@@ -98,10 +113,10 @@ Tensor run_experts(const Tensor& tokens_TD, const MixtureOfExpertsArgs& args, Ru
   run.x_LD = rows_for_experts(tokens_TD, run, args);
   Hidden hidden = hidden_of(run.x_LD, run, args.experts);
   run.hidden = std::move(hidden.parts);
-  const Tensor product_LF =
-      hidden.product_LF.defined()
-          ? hidden.product_LF
-          : expert_activation(run.hidden, hidden_bias(run.hidden, run, args.experts), args.experts.activation);
+  const ExpertOperand product_LF =
+      hidden.product_LF.defined() ? hidden.product_LF
+                                  : expert_activation(run.hidden, hidden_bias(run.hidden, run, args.experts),
+                                                      args.experts.activation, is_for_float8(run.hidden, args.experts));
   const Tensor out_LD = grouped_forward(product_LF, *args.experts.down, run.order.ends_E);
   if (adds_down_bias(args.experts) && sends(args)) add_expert_bias(out_LD, *args.experts.down_bias, run.order.ends_E);
   return to_tokens(out_LD, run, args)();
@@ -156,8 +171,8 @@ ExpertGrads experts_backward(const Tensor& grad_TD, const Tensor& tokens_TD, con
                              const Run& run) {
   const ExpertWeights& experts = args.experts;
   const Tensor& ends_L = run.order.ends_E;
-  const Tensor grad_LD = to_experts(gather_rows(grad_TD, run.dispatch), run, args);
-  const Tensor x_LD = run.x_LD.defined() ? run.x_LD : rows_for_experts(tokens_TD, run, args);
+  const ExpertOperand grad_LD = grads_for_experts(grad_TD, run, args);
+  const ExpertOperand x_LD = run.x_LD.is_empty() ? rows_for_experts(tokens_TD, run, args) : run.x_LD;
   Tensors hidden = run.hidden.empty() ? hidden_of(x_LD, run, experts).parts : run.hidden;
   Tensor weights_L;
   if (!args.weighs_inputs) {
@@ -165,18 +180,20 @@ ExpertGrads experts_backward(const Tensor& grad_TD, const Tensor& tokens_TD, con
     weights_L = to_experts(weights_R.unsqueeze(1), run, args).squeeze(1);
   }
   const HiddenBias bias = hidden_bias(hidden, run, experts);
+  const bool in_float8 = is_for_float8(hidden, experts);
   ActivationGrads grads = expert_activation_backward(grouped_input_grad(grad_LD, *experts.down, ends_L),
-                                                     std::move(hidden), bias, weights_L, experts.activation);
+                                                     std::move(hidden), bias, weights_L, experts.activation, in_float8);
   accumulate_grouped_weight_grad(grad_LD, grads.weighted_product_RF, *experts.down, ends_L);
   if (experts.down_bias != nullptr) {
-    accumulate_expert_bias_grad(grad_LD, *experts.down_bias, ends_L, weights_L);
+    accumulate_expert_bias_grad(grad_LD.tensor(), *experts.down_bias, ends_L, weights_L);
     if (adds_down_bias(experts) && sends(args) && weights_L.defined()) {
       const Tensor bias_LD =
-          experts.down_bias->in(score_dtype(grad_LD)).index_select(0, expert_of_row(ends_L, grad_LD.size(0)));
-      grads.weights_R = grads.weights_R + row_products(grad_LD, bias_LD);
+          experts.down_bias->in(score_dtype(grad_TD)).index_select(0, expert_of_row(ends_L, grad_LD.count()));
+      grads.weights_R = grads.weights_R + row_products(grad_LD.tensor(), bias_LD);
     }
   }
-  if (experts.hidden_bias != nullptr) accumulate_expert_bias_grad(grads.hidden[0], *experts.hidden_bias, ends_L);
+  if (experts.hidden_bias != nullptr)
+    accumulate_expert_bias_grad(grads.hidden[0].tensor(), *experts.hidden_bias, ends_L);
   // Gradients of two first products may be added when rows are combined, unless they have to travel.
   const Tensors grad_x = grouped_input_grads(grads.hidden, experts.hidden, ends_L, /*as_one=*/sends(args));
   // On its way; meanwhile the weights.
@@ -273,7 +290,7 @@ Tensor mixture_of_experts(const Tensor& h_tD, const MixtureOfExpertsArgs& args, 
     y_tD = forward(args, counts, run);
   }
   const bool keeps_rows = saves == ExpertSaves::kRows || (saves == ExpertSaves::kHidden && sends(args));
-  if (!keeps_rows) run.x_LD = Tensor();
+  run.x_LD = keeps_rows ? run.x_LD.rows_in_memory() : ExpertOperand();
   if (saves == ExpertSaves::kNothing) run.hidden = run.shared_hidden = {};
   record({h_tD}, {y_tD}, [args, run = std::move(run)](const Tensors& grads) -> Tensors {
     return {backward(grads[0].contiguous(), args, run)};

@@ -27,11 +27,15 @@ void launch(const kernels::EmbeddingGradArgs&) { refuse(); }
 void launch(const kernels::ExpertColumnSumsArgs&) { refuse(); }
 void launch(const kernels::ExpertSwigluBackwardArgs&) { refuse(); }
 void launch(const kernels::FillNormalArgs&) { refuse(); }
+void launch(const kernels::Float8LineEndsArgs&) { refuse(); }
 void launch(const kernels::GateBackwardArgs&) { refuse(); }
 void launch(const kernels::GateForwardArgs&) { refuse(); }
 void launch(const kernels::GatherRowsArgs&) { refuse(); }
 void launch(const kernels::GeluBackwardArgs&) { refuse(); }
 void launch(const kernels::GeluForwardArgs&) { refuse(); }
+void launch(const kernels::GroupedFloat8Args&) { refuse(); }
+void launch(const kernels::GroupedFloat8PairArgs&) { refuse(); }
+void launch(const kernels::GroupedFloat8WeightGradArgs&) { refuse(); }
 void launch(const kernels::GroupedForwardArgs&) { refuse(); }
 void launch(const kernels::GroupedInputGradArgs&) { refuse(); }
 void launch(const kernels::GroupedSwigluArgs&) { refuse(); }
@@ -44,6 +48,7 @@ void launch(const kernels::ModulatedNormBackwardArgs&) { refuse(); }
 void launch(const kernels::ModulatedNormForwardArgs&) { refuse(); }
 void launch(const kernels::QuantizeColumnsArgs&) { refuse(); }
 void launch(const kernels::QuantizeGroupsArgs&) { refuse(); }
+void launch(const kernels::QuantizeMatricesArgs&) { refuse(); }
 void launch(const kernels::QuantizeRmsNormArgs&) { refuse(); }
 void launch(const kernels::QuantizeRowsArgs&) { refuse(); }
 void launch(const kernels::QuantizeTensorArgs&) { refuse(); }
@@ -58,6 +63,8 @@ void launch(const kernels::SortByExpertArgs&) { refuse(); }
 void launch(const kernels::SumLossesArgs&) { refuse(); }
 void launch(const kernels::SumOfSquaresArgs&) { refuse(); }
 void launch(const kernels::SwigluBackwardArgs&) { refuse(); }
+void launch(const kernels::SwigluFloat8BackwardArgs&) { refuse(); }
+void launch(const kernels::SwigluFloat8ForwardArgs&) { refuse(); }
 void launch(const kernels::SwigluForwardArgs&) { refuse(); }
 void launch_copies(std::span<const kernels::CopyTensor>, bool) { refuse(); }
 

@@ -122,7 +122,7 @@ int resident_clusters(void (*kernel)(Args), ClusterShape shape) {
   return count;
 }
 
-// No more than resident_clusters has said are possible.
+// Of a kernel whose clusters wait for each other, no more than resident_clusters has said are possible.
 template <typename Args>
 void launch_clusters(void (*kernel)(Args), ClusterShape shape, int64_t clusters, GpuStream stream, const Args& args) {
   if (clusters <= 0) return;
