@@ -7,6 +7,7 @@
 
 #include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
+#include "titanium/ops/launch_with_scratch.h"
 #include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
@@ -30,20 +31,18 @@ void accumulate_rows(const Tensor& grad_TD, const Tensor& tokens_T, Parameter& t
   const auto [sum_VD, is_first] = table_VD.open_grad_sum(grad_TD.device());
   if (is_first) sum_VD.zero_();
   const auto [sorted_T, order_T] = at::sort(tokens_T, /*stable=*/true, /*dim=*/0, /*descending=*/false);
-  kernels::EmbeddingGradArgs args{.dy_type = element_type(grad_TD),
-                                  .dtable_type = element_type(sum_VD),
-                                  .dy = grad_TD.const_data_ptr(),
-                                  .sorted_ids = sorted_T.const_data_ptr<int64_t>(),
-                                  .order = order_T.const_data_ptr<int64_t>(),
-                                  .dtable = sum_VD.mutable_data_ptr(),
-                                  .first_id = table_VD.part.offset[0],
-                                  .table_rows = table_VD.rows(),
-                                  .tokens = grad_TD.size(0),
-                                  .dim = grad_TD.size(1),
-                                  .scratch = nullptr};
-  const Tensor scratch = scratch_beside(grad_TD, scratch_bytes(args));
-  args.scratch = static_cast<float*>(scratch.mutable_data_ptr());
-  launch(args);
+  const kernels::EmbeddingGradArgs args{.dy_type = element_type(grad_TD),
+                                        .dtable_type = element_type(sum_VD),
+                                        .dy = grad_TD.const_data_ptr(),
+                                        .sorted_ids = sorted_T.const_data_ptr<int64_t>(),
+                                        .order = order_T.const_data_ptr<int64_t>(),
+                                        .dtable = sum_VD.mutable_data_ptr(),
+                                        .first_id = table_VD.part.offset[0],
+                                        .table_rows = table_VD.rows(),
+                                        .tokens = grad_TD.size(0),
+                                        .dim = grad_TD.size(1),
+                                        .scratch = nullptr};
+  launch_with_scratch(args, grad_TD);
 }
 
 void accumulate_grad(const Tensor& grad_TD, const Tensor& tokens_T, const LocalTokens& local, Parameter& table_VD) {

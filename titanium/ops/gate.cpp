@@ -6,6 +6,7 @@
 
 #include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
+#include "titanium/ops/launch_with_scratch.h"
 
 namespace titanium::ops {
 
@@ -27,19 +28,17 @@ GatedGrads gate_backward(const Tensor& grad_BSD, const Tensor& x_BSD, const Tens
   if (!uses_kernels(x_BSD)) return {grad_BSD * gate_BD.unsqueeze(1), (grad_BSD * x_BSD).sum(1)};
   const Tensor grad = grad_BSD.contiguous(), x = x_BSD.contiguous();
   const GatedGrads found = {at::empty_like(x), at::empty_like(gate_BD)};
-  kernels::GateBackwardArgs args{.type = element_type(x),
-                                 .dy = grad.const_data_ptr(),
-                                 .x = x.const_data_ptr(),
-                                 .gate = gate_BD.const_data_ptr(),
-                                 .dx = found.x_BSD.mutable_data_ptr(),
-                                 .dgate = found.gate_BD.mutable_data_ptr(),
-                                 .scratch = nullptr,
-                                 .rows = x.size(0) * x.size(1),
-                                 .rows_of_sample = x.size(1),
-                                 .dim = x.size(2)};
-  const Tensor scratch = scratch_beside(x, scratch_bytes(args));
-  args.scratch = static_cast<float*>(scratch.mutable_data_ptr());
-  launch(args);
+  const kernels::GateBackwardArgs args{.type = element_type(x),
+                                       .dy = grad.const_data_ptr(),
+                                       .x = x.const_data_ptr(),
+                                       .gate = gate_BD.const_data_ptr(),
+                                       .dx = found.x_BSD.mutable_data_ptr(),
+                                       .dgate = found.gate_BD.mutable_data_ptr(),
+                                       .scratch = nullptr,
+                                       .rows = x.size(0) * x.size(1),
+                                       .rows_of_sample = x.size(1),
+                                       .dim = x.size(2)};
+  launch_with_scratch(args, x);
   return found;
 }
 

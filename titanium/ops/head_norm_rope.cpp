@@ -4,6 +4,7 @@
 
 #include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
+#include "titanium/ops/launch_with_scratch.h"
 #include "titanium/ops/rms_norm.h"
 
 namespace titanium::ops {
@@ -88,7 +89,7 @@ Rotated backward_kernel(const Tensor& grad_q, const Tensor& grad_k, const HeadNo
   };
   const Parameter::GradSum q_sum = norms.q.open_grad_sum(grad_q.device()),
                            k_sum = norms.k.open_grad_sum(grad_k.device());
-  kernels::HeadNormRopeBackwardArgs args{
+  const kernels::HeadNormRopeBackwardArgs args{
       .type = element_type(grad_q),
       .weight_type = element_type(q_weight),
       .dweight_type = element_type(q_sum.sum),
@@ -100,9 +101,7 @@ Rotated backward_kernel(const Tensor& grad_q, const Tensor& grad_k, const HeadNo
       .tokens = grad_q.size(0) * grad_q.size(1),
       .seq_len = table_rows(table_SE),
       .neighbours = pairs == RopePairs::kAdjacent};
-  const Tensor scratch = scratch_beside(grad_q, scratch_bytes(args));
-  args.scratch = static_cast<float*>(scratch.mutable_data_ptr());
-  launch(args);
+  launch_with_scratch(args, grad_q);
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
+#include "titanium/ops/launch_with_scratch.h"
 
 namespace titanium::ops {
 namespace {
@@ -50,23 +51,21 @@ Tensor forward_kernel(const ModulatedNorm& norm) {
 ModulatedNormGrads backward_kernel(const Tensor& grad, const ModulatedNorm& saved, const Tensor& around) {
   const Tensor &x = saved.x_BSD, &scale = saved.modulation.scale_BD;
   ModulatedNormGrads found = {at::empty_like(x), at::empty_like(scale), at::empty_like(scale)};
-  kernels::ModulatedNormBackwardArgs args{.type = element_type(x),
-                                          .dy = grad.const_data_ptr(),
-                                          .x = x.const_data_ptr(),
-                                          .mean = saved.mean.const_data_ptr<float>(),
-                                          .rstd = saved.rstd.const_data_ptr<float>(),
-                                          .scale = scale.const_data_ptr(),
-                                          .residual_grad = around.defined() ? around.const_data_ptr() : nullptr,
-                                          .dx = found.x_BSD.mutable_data_ptr(),
-                                          .dshift = found.shift_BD.mutable_data_ptr(),
-                                          .dscale = found.scale_BD.mutable_data_ptr(),
-                                          .scratch = nullptr,
-                                          .rows = x.size(0) * x.size(1),
-                                          .rows_of_sample = x.size(1),
-                                          .dim = x.size(2)};
-  const Tensor scratch = scratch_beside(x, scratch_bytes(args));
-  args.scratch = static_cast<float*>(scratch.mutable_data_ptr());
-  launch(args);
+  const kernels::ModulatedNormBackwardArgs args{.type = element_type(x),
+                                                .dy = grad.const_data_ptr(),
+                                                .x = x.const_data_ptr(),
+                                                .mean = saved.mean.const_data_ptr<float>(),
+                                                .rstd = saved.rstd.const_data_ptr<float>(),
+                                                .scale = scale.const_data_ptr(),
+                                                .residual_grad = around.defined() ? around.const_data_ptr() : nullptr,
+                                                .dx = found.x_BSD.mutable_data_ptr(),
+                                                .dshift = found.shift_BD.mutable_data_ptr(),
+                                                .dscale = found.scale_BD.mutable_data_ptr(),
+                                                .scratch = nullptr,
+                                                .rows = x.size(0) * x.size(1),
+                                                .rows_of_sample = x.size(1),
+                                                .dim = x.size(2)};
+  launch_with_scratch(args, x);
   return found;
 }
 

@@ -10,6 +10,7 @@
 
 #include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
+#include "titanium/ops/launch_with_scratch.h"
 #include "titanium/tensor/trace_scope.h"
 
 namespace titanium::ops {
@@ -52,23 +53,21 @@ Tensor backward_kernel(const Tensor& grad_TD, const Tensor& x_TD, const Tensor& 
                        const Tensor& around_TD) {
   const Tensor weight_D = weight.as_stored(), dx_TD = at::empty_like(x_TD);
   const auto [dweight, is_first] = weight.open_grad_sum(x_TD.device());
-  kernels::RmsNormBackwardArgs args{.type = element_type(x_TD),
-                                    .weight_type = element_type(weight_D),
-                                    .dweight_type = element_type(dweight),
-                                    .dy = grad_TD.const_data_ptr(),
-                                    .x = x_TD.const_data_ptr(),
-                                    .rstd = rstd_T1.const_data_ptr<float>(),
-                                    .weight = weight_D.const_data_ptr(),
-                                    .residual_grad = around_TD.defined() ? around_TD.const_data_ptr() : nullptr,
-                                    .dx = dx_TD.mutable_data_ptr(),
-                                    .dweight = dweight.mutable_data_ptr(),
-                                    .accumulate_dweight = !is_first,
-                                    .scratch = nullptr,
-                                    .rows = x_TD.size(0),
-                                    .dim = x_TD.size(1)};
-  const Tensor scratch = scratch_beside(x_TD, scratch_bytes(args));
-  args.scratch = static_cast<float*>(scratch.mutable_data_ptr());
-  launch(args);
+  const kernels::RmsNormBackwardArgs args{.type = element_type(x_TD),
+                                          .weight_type = element_type(weight_D),
+                                          .dweight_type = element_type(dweight),
+                                          .dy = grad_TD.const_data_ptr(),
+                                          .x = x_TD.const_data_ptr(),
+                                          .rstd = rstd_T1.const_data_ptr<float>(),
+                                          .weight = weight_D.const_data_ptr(),
+                                          .residual_grad = around_TD.defined() ? around_TD.const_data_ptr() : nullptr,
+                                          .dx = dx_TD.mutable_data_ptr(),
+                                          .dweight = dweight.mutable_data_ptr(),
+                                          .accumulate_dweight = !is_first,
+                                          .scratch = nullptr,
+                                          .rows = x_TD.size(0),
+                                          .dim = x_TD.size(1)};
+  launch_with_scratch(args, x_TD);
   return dx_TD;
 }
 

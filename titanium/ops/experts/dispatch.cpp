@@ -10,6 +10,7 @@
 
 #include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
+#include "titanium/ops/launch_with_scratch.h"
 
 namespace titanium::ops {
 namespace {
@@ -23,16 +24,14 @@ bool takes_kernel(const Tensor& experts_TK, int64_t experts) {
 Dispatch sort_kernel(const Tensor& experts_TK, int64_t experts) {
   const Tensor flat_R = experts_TK.flatten();
   const Dispatch dispatch{at::empty_like(flat_R), at::empty_like(flat_R), at::empty({experts}, flat_R.options())};
-  kernels::SortByExpertArgs args{.experts = flat_R.const_data_ptr<int32_t>(),
-                                 .row_of_choice = dispatch.row_of_choice_R.mutable_data_ptr<int32_t>(),
-                                 .choice_of_row = dispatch.choice_of_row_R.mutable_data_ptr<int32_t>(),
-                                 .ends = dispatch.ends_E.mutable_data_ptr<int32_t>(),
-                                 .choices = flat_R.numel(),
-                                 .num_experts = experts,
-                                 .scratch = nullptr};
-  const Tensor scratch = scratch_beside(flat_R, scratch_bytes(args));
-  args.scratch = static_cast<int32_t*>(scratch.mutable_data_ptr());
-  launch(args);
+  const kernels::SortByExpertArgs args{.experts = flat_R.const_data_ptr<int32_t>(),
+                                       .row_of_choice = dispatch.row_of_choice_R.mutable_data_ptr<int32_t>(),
+                                       .choice_of_row = dispatch.choice_of_row_R.mutable_data_ptr<int32_t>(),
+                                       .ends = dispatch.ends_E.mutable_data_ptr<int32_t>(),
+                                       .choices = flat_R.numel(),
+                                       .num_experts = experts,
+                                       .scratch = nullptr};
+  launch_with_scratch(args, flat_R);
   return dispatch;
 }
 

@@ -11,6 +11,7 @@
 #include "titanium/ops/experts/grouped_float8.h"
 #include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
+#include "titanium/ops/launch_with_scratch.h"
 #include "titanium/ops/linear/multiply.h"
 
 namespace titanium::ops {
@@ -112,7 +113,7 @@ void add_weight_grad(const Tensor& grad_RO, const Tensor& x_RI, Parameter& weigh
 
 void add_bias_grad_kernel(const Tensor& grad_RO, Parameter& bias, const Tensor& ends_E, const Tensor& weights_R) {
   const auto [sum_EO, is_first] = bias.open_grad_sum(grad_RO.device());
-  kernels::ExpertColumnSumsArgs args{
+  const kernels::ExpertColumnSumsArgs args{
       .type = element_type(grad_RO),
       .sum_type = element_type(sum_EO),
       .rows = grad_RO.const_data_ptr(),
@@ -126,9 +127,7 @@ void add_bias_grad_kernel(const Tensor& grad_RO, Parameter& bias, const Tensor& 
       .dim = grad_RO.size(1),
       .scratch = nullptr,
   };
-  const Tensor scratch = scratch_beside(grad_RO, scratch_bytes(args));
-  args.scratch = static_cast<float*>(scratch.mutable_data_ptr());
-  launch(args);
+  launch_with_scratch(args, grad_RO);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
+#include "titanium/ops/launch_with_scratch.h"
 #include "titanium/ops/linear/float8.h"
 #include "titanium/ops/linear/multiply.h"
 #include "titanium/tensor/trace_scope.h"
@@ -35,18 +36,16 @@ void output(const Tensor& out_TO, const LinearInput& x_TI, const Parameter& weig
 void add_column_sums(const Tensor& grad_TO, Parameter& bias) {
   const Tensor grad = grad_TO.stride(1) == 1 ? grad_TO : grad_TO.contiguous();
   const auto [sum, is_first] = bias.open_grad_sum(grad.device());
-  kernels::ColumnSumsArgs args{.type = element_type(grad),
-                               .sum_type = element_type(sum),
-                               .x = grad.const_data_ptr(),
-                               .x_stride = grad.stride(0),
-                               .sums = sum.mutable_data_ptr(),
-                               .accumulate = !is_first,
-                               .scratch = nullptr,
-                               .rows = grad.size(0),
-                               .dim = grad.size(1)};
-  const Tensor scratch = scratch_beside(grad, scratch_bytes(args));
-  args.scratch = static_cast<float*>(scratch.mutable_data_ptr());
-  launch(args);
+  const kernels::ColumnSumsArgs args{.type = element_type(grad),
+                                     .sum_type = element_type(sum),
+                                     .x = grad.const_data_ptr(),
+                                     .x_stride = grad.stride(0),
+                                     .sums = sum.mutable_data_ptr(),
+                                     .accumulate = !is_first,
+                                     .scratch = nullptr,
+                                     .rows = grad.size(0),
+                                     .dim = grad.size(1)};
+  launch_with_scratch(args, grad);
 }
 
 Tensor rows_like(const Tensor& x, int64_t columns) { return at::empty({x.size(0), columns}, x.options()); }
