@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "tests/support/tensors.h"
+#include "tests/support/test_folder.h"
 #include "tests/support/tiny_run.h"
 #include "titanium/train/checkpointer.h"
 #include "titanium/train/train_step.h"
@@ -70,6 +71,26 @@ inline void expect_close(const Tensors& found, const Tensors& expected, double l
     SCOPED_TRACE(name);
     EXPECT_CLOSE(found.at(name), tensor, limit);
   }
+}
+
+// A run that stops at step 3 in one layout and goes on in another begins there with the same bits, and ends as
+// `uninterrupted` does.
+inline void expect_to_go_on(const Layout& from, const Layout& to, const Tensors& uninterrupted,
+                            const ModelMaker& make_model) {
+  SCOPED_TRACE(std::string(from.name) + " to " + to.name);
+  const auto folder = test_folder() / (std::string(from.name) + "_" + to.name);
+  const auto train = [&](const Layout& layout, int64_t until) {
+    JobConfig config = muon_config(layout);
+    config.job.dump_folder = folder.string();
+    config.checkpoint.enable = true;
+    config.checkpoint.interval = 3;
+    config.checkpoint.last_save_model_only = false;
+    return train_until(config, layout, until, make_model);
+  };
+  const Tensors saved = train(from, 3).end;
+  const Trained resumed = train(to, 6);
+  for (const auto& [name, tensor] : saved) EXPECT_TRUE(at::equal(resumed.begin.at(name), tensor)) << name;
+  expect_close(resumed.end, uninterrupted, 1e-5);
 }
 
 }  // namespace titanium::test

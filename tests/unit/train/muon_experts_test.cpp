@@ -1,12 +1,10 @@
 // Muon with experts, which are stacks of matrices with placements of their own.
 #include "tests/support/muon_runs.h"
-#include "tests/support/test_folder.h"
 #include "tests/support/tiny_moe.h"
 
 namespace titanium::train {
 namespace {
 
-namespace fs = std::filesystem;
 using test::Layout;
 using test::muon_config;
 using test::Tensors;
@@ -104,20 +102,7 @@ TEST(MuonExperts, ACheckpointGoesOnInAnotherLayout) {
       copied{"hsdp2_ep2", 2, 2, 1, experts(2)}, staged{"pp2_ep2", 1, 2, 1, experts(2, 1, "DualPipeV", 1), 1, 2};
   for (const auto& [from, to] :
        {std::pair{kOne, sharded}, {sharded, cut}, {cut, copied}, {copied, staged}, {staged, kOne}}) {
-    SCOPED_TRACE(std::string(from.name) + " to " + to.name);
-    const fs::path folder = test::test_folder() / (std::string(from.name) + "_" + to.name);
-    const auto saving = [&](const Layout& layout) {
-      JobConfig config = muon_config(layout);
-      config.job.dump_folder = folder.string();
-      config.checkpoint.enable = true;
-      config.checkpoint.interval = 3;
-      config.checkpoint.last_save_model_only = false;
-      return config;
-    };
-    const Tensors saved = train_until(saving(from), from, 3).end;
-    const test::Trained resumed = train_until(saving(to), to, 6);
-    for (const auto& [name, tensor] : saved) EXPECT_TRUE(at::equal(resumed.begin.at(name), tensor)) << name;
-    test::expect_close(resumed.end, one_rank_run(), 1e-5);
+    test::expect_to_go_on(from, to, one_rank_run(), test::tiny_moe_maker(test::tiny_moe()));
   }
 }
 

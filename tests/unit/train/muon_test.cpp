@@ -2,20 +2,19 @@
 #include "titanium/optim/muon.h"
 
 #include "tests/support/muon_runs.h"
-#include "tests/support/test_folder.h"
 #include "titanium/base/error.h"
 
 namespace titanium::train {
 namespace {
 
-namespace fs = std::filesystem;
 using test::Layout;
 using test::muon_config;
 using test::Tensors;
 
+auto make_model() { return std::make_unique<models::llama3::Llama3>(test::tiny_args(/*tied=*/false)); }
+
 test::Trained train_until(const JobConfig& config, const Layout& layout, int64_t until) {
-  return test::train_until(config, layout, until,
-                           [] { return std::make_unique<models::llama3::Llama3>(test::tiny_args(/*tied=*/false)); });
+  return test::train_until(config, layout, until, make_model);
 }
 
 const Tensors& one_rank_run() {
@@ -94,20 +93,7 @@ TEST(MuonRun, ProductsInBfloat16AreNearlyTheSameOnAllLayouts) {
 TEST(MuonRun, ACheckpointGoesOnInAnotherLayout) {
   const Layout fsdp_tp{"fsdp2_tp2", 1, 2, 2}, hsdp{"hsdp2x2", 2, 2, 1}, one{"one", 1, 1, 1};
   for (const auto& [from, to] : {std::pair{fsdp_tp, one}, {one, hsdp}, {hsdp, fsdp_tp}}) {
-    SCOPED_TRACE(std::string(from.name) + " to " + to.name);
-    const fs::path folder = test::test_folder() / (std::string(from.name) + "_" + to.name);
-    const auto saving = [&](const Layout& layout) {
-      JobConfig config = muon_config(layout);
-      config.job.dump_folder = folder.string();
-      config.checkpoint.enable = true;
-      config.checkpoint.interval = 3;
-      config.checkpoint.last_save_model_only = false;
-      return config;
-    };
-    const Tensors saved = train_until(saving(from), from, 3).end;
-    const test::Trained resumed = train_until(saving(to), to, 6);
-    for (const auto& [name, tensor] : saved) EXPECT_TRUE(at::equal(resumed.begin.at(name), tensor)) << name;
-    test::expect_close(resumed.end, one_rank_run(), 1e-5);
+    test::expect_to_go_on(from, to, one_rank_run(), make_model);
   }
 }
 
