@@ -29,8 +29,13 @@ struct Case {
   int64_t dim;
   int64_t spare = 0;  // rows after the last end
 };
-const std::vector<Case> kCases = {{{1}, 8},        {{128, 256, 512}, 128},      {{0, 0, 300, 300, 301, 557}, 136},
-                                  {{0, 0}, 64, 5}, {{77, 1000, 1003}, 1408, 9}, {{0, 2000, 2000}, 264}};
+const std::vector<Case> kCases = {{{1}, 8},
+                                  {{128, 256, 512}, 128},
+                                  {{0, 0, 300, 300, 301, 557}, 136},
+                                  {{0, 0}, 64, 5},
+                                  {{77, 1000, 1003}, 1408, 9},
+                                  {{0, 2000, 2000}, 264},
+                                  {{5, 5, 700}, 2056, 2}};
 
 class KernelExpertFloat8 : public test::KernelTest {
  protected:
