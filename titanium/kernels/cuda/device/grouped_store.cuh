@@ -3,6 +3,7 @@
 
 #include <cuda_bf16.h>
 
+#include "titanium/kernels/cuda/device/exponential.cuh"
 #include "titanium/kernels/cuda/device/grouped_tiles.cuh"
 #include "titanium/kernels/cuda/device/swiglu.cuh"
 #include "titanium/kernels/cuda/device/vector.cuh"
@@ -15,15 +16,16 @@ __device__ inline void meet_group(int group) { asm volatile("bar.sync %0, 128;" 
 
 // Note [Scales of a sum in two parts]
 // Both parts go into the same sums, so those of the first are brought to the scale of the second before that begins.
-// Scales are powers of two: this costs no bits. A second scale that is smaller than the first by more than 2^40 counts
-// as that much smaller, so that nothing overflows; what it stands for is then far below the last bit of the result.
+// Scales are powers of two: this costs at most the last bits of fp32. A second scale that is smaller than the first by
+// more than 2^40 counts as that much smaller, so that nothing overflows; what it stands for is then far below the last
+// bit of the result.
 enum class Scaling { kBetweenParts, kAtTheEnd };
 
 template <typename Kind>
 __device__ float factor(float first, float second, Scaling when) {
   if constexpr (Kind::kForm != Form::kInputGrad) return first;
   const float common = fmaxf(second, first * 0x1p-40F);
-  return when == Scaling::kAtTheEnd ? common : first / common;
+  return when == Scaling::kAtTheEnd ? common : first * reciprocal_approximately(common);
 }
 
 // The first row of a thread of a group, and the first of two columns of every eight.
