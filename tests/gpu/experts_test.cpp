@@ -133,43 +133,56 @@ void expect_same_layer(const Kind& kind, Device gpu) {
   set_reference_ops(false);
 }
 
-// Two runs of a layer with float8 experts, so that the second adds to the gradients.
-void run_float8(Layer& layer, const Tensor& h, const Tensor& dy, bool emulate, ExpertSaves saves) {
-  for (size_t i = 2; i < 5; ++i) {
+enum class Experts { kBFloat16, kFloat8, kEmulatedFloat8 };
+
+// The gradients of h and of all weights after two runs of a layer, so that the second adds to the first.
+std::vector<Tensor> gradients(const Kind& kind, const std::vector<Tensor>& weights, const Tensor& h, const Tensor& dy,
+                              Experts experts, ExpertSaves saves) {
+  Layer layer(kind);
+  const auto sizes = shapes(kind);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    layer.add(sizes[i].first, sizes[i].second, h.device(), at::kBFloat16, weights[i]);
+  }
+  for (size_t i = 2; i < 5 && experts != Experts::kBFloat16; ++i) {
     layer.parameters[i]->float8 = std::make_unique<Float8Weight>();
     layer.parameters[i]->float8->recipe = Float8Recipe::kRowwise;
-    layer.parameters[i]->float8->emulate = emulate;
+    layer.parameters[i]->float8->emulate = experts == Experts::kEmulatedFloat8;
   }
+  const Tensor input = h.clone().requires_grad_(true);
   for (int pass = 0; pass < 2; ++pass) {
     MixtureOfExpertsArgs args = layer.args(nullptr);
     args.balance_E = at::zeros({kExperts}, h.options().dtype(at::kFloat));
     args.balance_E[kExperts - 1] = -100;  // no token goes to the last expert
-    mixture_of_experts(h, args, saves).backward(dy);
+    mixture_of_experts(input, args, saves).backward(dy);
   }
+  std::vector<Tensor> found = {input.grad()};
+  for (const auto& parameter : layer.parameters) found.push_back(parameter->grad);
+  return found;
 }
 
+// Tensor cores keep 14 bits of a sum, so some numbers are rounded to other ones of float8 later, which is a sixteenth
+// of them. All together that is far less than what float8 changes.
 TEST_F(GpuExperts, Float8OnTensorCoresIsWhatItEmulates) {
   for (const int64_t hidden : {48, 64, 256}) {  // torch's kernels, ours, and ours in pairs
     for (const bool weighs_inputs : {false, true}) {
       for (const ExpertSaves saves : {ExpertSaves::kRows, ExpertSaves::kHidden, ExpertSaves::kNothing}) {
         SCOPED_TRACE(testing::Message() << hidden << " hidden columns, " << weighs_inputs);
         const Kind kind{"float8", at::kBFloat16, false, false, weighs_inputs, 4, hidden};
-        Layer emulated(kind), real(kind);
-        for (const auto& [shape, scale] : shapes(kind)) {
-          const Tensor values = random_tensor(shape).to(gpu_, at::kBFloat16);
-          emulated.add(shape, scale, gpu_, at::kBFloat16, values);
-          real.add(shape, scale, gpu_, at::kBFloat16, values);
-        }
-        const Tensor h = random_tensor({kTokens, kDim}).to(gpu_, at::kBFloat16),
-                     dy = random_tensor({kTokens, kDim}).to(gpu_, at::kBFloat16);
-        const Tensor h_emulated = h.clone().requires_grad_(true), h_real = h.clone().requires_grad_(true);
-        run_float8(emulated, h_emulated, dy, true, saves);
-        run_float8(real, h_real, dy, false, saves);
-        // Sums that differ in their last bits may be rounded to different numbers of float8 later.
-        EXPECT_CLOSE(h_real.grad(), h_emulated.grad(), 4e-2);
-        for (size_t i = 0; i < real.parameters.size(); ++i) {
+        const auto random = [&](const Shape& shape) { return random_tensor(shape).to(gpu_, at::kBFloat16); };
+        std::vector<Tensor> weights;
+        for (const auto& [shape, scale] : shapes(kind)) weights.push_back(random(shape));
+        const Tensor h = random({kTokens, kDim}), dy = random({kTokens, kDim});
+        const auto found = gradients(kind, weights, h, dy, Experts::kFloat8, saves);
+        const auto emulated = gradients(kind, weights, h, dy, Experts::kEmulatedFloat8, saves);
+        const auto plain = gradients(kind, weights, h, dy, Experts::kBFloat16, saves);
+        for (size_t i = 0; i < found.size(); ++i) {
           SCOPED_TRACE(i);
-          EXPECT_CLOSE(real.parameters[i]->grad, emulated.parameters[i]->grad, 4e-2);
+          const double error = test::mean_error(found[i], emulated[i]);
+          EXPECT_LT(error, 2e-2);
+          const bool of_experts = i >= 3 && i < 6;
+          if (of_experts) {
+            EXPECT_LT(2 * error, test::mean_error(found[i], plain[i]));
+          }
         }
       }
     }

@@ -28,6 +28,12 @@ inline double relative_error(const Tensor& actual, const Tensor& expected) {
   return (a - e).abs().max().item<double>() / scale;
 }
 
+// Relative, over all elements together: the mean over many roundings hardly depends on the random numbers.
+inline double mean_error(const Tensor& actual, const Tensor& expected) {
+  const Tensor a = actual.detach().cpu().to(at::kDouble), e = expected.detach().cpu().to(at::kDouble);
+  return ((a - e).norm() / e.norm()).item<double>();
+}
+
 // Rows of a table [N, ...] for tokens with these positions: [B, S, ...].
 inline Tensor rows_at(const Tensor& table, const std::vector<int64_t>& positions, int64_t seq_len) {
   const Tensor places = at::tensor(positions, at::kLong).to(table.device());

@@ -16,6 +16,7 @@
 namespace titanium::ops {
 namespace {
 
+using test::mean_error;
 using test::random_tensor;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -116,11 +117,6 @@ TEST(Float8, ProductsOfNumbersThatFloat8HoldsAreExact) {
     accumulate_weight_grad(grad, x, *weight);
     EXPECT_TRUE(at::equal(weight->grad, at::mm(grad.t(), x)));
   }
-}
-
-// Relative, over all elements together: the mean over many roundings hardly depends on the random numbers.
-double mean_error(const Tensor& actual, const Tensor& expected) {
-  return ((actual - expected).norm() / expected.norm()).item<double>();
 }
 
 // Rounding to e4m3 changes a number by at most 1/16, by 2.6 % in the mean; to e5m2 by twice that. A product has two
