@@ -8,10 +8,16 @@ attempt() {
   "$@" || { echo "FAILED: $name"; failed+=("$name"); }
 }
 
-# run_gpu_tests FOLDER: all of build/gpu_tests, with the whole output in FOLDER/gpu_tests.log.
+# run_gpu_tests FOLDER: all of build/gpu_tests, dealt out to GPU_TEST_PROCESSES (4) at once; their output is in FOLDER/gpu_tests.log.
 run_gpu_tests() {
-  local code=0
-  timeout 600 build/gpu_tests >"$1/gpu_tests.log" 2>&1 || code=$?
+  local processes=${GPU_TEST_PROCESSES:-4} code=0 running=() i
+  for ((i = 0; i < processes; i++)); do
+    GTEST_TOTAL_SHARDS=$processes GTEST_SHARD_INDEX=$i timeout 600 build/gpu_tests >"$1/gpu_tests_$i.log" 2>&1 &
+    running+=($!)
+  done
+  for i in "${running[@]}"; do wait "$i" || code=$?; done
+  cat "$1"/gpu_tests_*.log >"$1/gpu_tests.log"
+  rm "$1"/gpu_tests_*.log
   grep -E '^\[  (PASSED|FAILED|SKIPPED)|Failure|Error|error' "$1/gpu_tests.log" || true
   return "$code"
 }
