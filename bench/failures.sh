@@ -8,11 +8,12 @@ attempt() {
   "$@" || { echo "FAILED: $name"; failed+=("$name"); }
 }
 
-# run_gpu_tests FOLDER: all of build/gpu_tests, dealt out to GPU_TEST_PROCESSES (4) at once; their output is in FOLDER/gpu_tests.log.
+# run_gpu_tests FOLDER: all of build/gpu_tests, dealt out to GPU_TEST_PROCESSES (4) at once, which share the cores; their output is in FOLDER/gpu_tests.log.
 run_gpu_tests() {
-  local processes=${GPU_TEST_PROCESSES:-4} code=0 running=() i
+  local processes=${GPU_TEST_PROCESSES:-4} threads code=0 running=() i
+  threads=$(($(nproc) > processes ? $(nproc) / processes : 1))
   for ((i = 0; i < processes; i++)); do
-    GTEST_TOTAL_SHARDS=$processes GTEST_SHARD_INDEX=$i timeout 600 build/gpu_tests >"$1/gpu_tests_$i.log" 2>&1 &
+    OMP_NUM_THREADS=$threads GTEST_TOTAL_SHARDS=$processes GTEST_SHARD_INDEX=$i timeout 600 build/gpu_tests >"$1/gpu_tests_$i.log" 2>&1 &
     running+=($!)
   done
   for i in "${running[@]}"; do wait "$i" || code=$?; done

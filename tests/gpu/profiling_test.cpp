@@ -99,6 +99,7 @@ TEST_F(ProfilingGpu, ASnapshotIsWrittenWhenMemoryIsOut) {
 }
 
 TEST_F(ProfilingGpu, CollectivesOfNcclAreInTheDumpAsTheDeviceHasThem) {
+  comm::flight_recorder().set_capacity(1000);  // without what tests before it have left there
   comm::ConnectOptions options;
   options.environment.master_port = comm::listen_at("127.0.0.1", 0, comm::Reach::kThisMachine).port;
   options.device = gpu_;
