@@ -162,6 +162,22 @@ TEST(Converters, StackedWeightsOfExpertsAreConvertedIfTheyAreWhole) {
             "expert_tensor_parallel_degree = 1, or leave the converter out.");
 }
 
+TEST(Converters, RowsOfExpertsAreKeptUnlessAllTheirProductsAreInFloat8OnTensorCores) {
+  const auto keeps_rows = [](const char* part, bool emulate, Dtype compute) {
+    JobConfig config = experts_config("quantize.grouped_mm.float8", emulate);
+    config.quantize.grouped_mm.float8.fqns = {part};
+    deepseek_v3::DeepseekV3 model(deepseek_v3::flavors().at("debugmodel"));
+    apply_converters(model, config, {});
+    const nn::SaveLevels levels = model.block(model.block_count() - 1)->levels(compute);
+    EXPECT_EQ(levels.at(1).name, "products");
+    return levels.at(0).kept_row_bytes > levels.at(1).kept_row_bytes;
+  };
+  EXPECT_FALSE(keeps_rows("experts", false, at::kBFloat16));
+  EXPECT_TRUE(keeps_rows("experts", true, at::kBFloat16));
+  EXPECT_TRUE(keeps_rows("experts", false, at::kFloat));
+  EXPECT_TRUE(keeps_rows("experts.w1", false, at::kBFloat16));  // w3 takes rows in bf16
+}
+
 TEST(Converters, AGpuWithoutFloat8IsRefusedWithTheRemedy) {
   const GpuDeviceProperties old{.name = "NVIDIA A100-SXM4-80GB", .compute_capability = 80};
   EXPECT_EQ(refusal([&] { check_float8_device(&old); }),

@@ -92,6 +92,14 @@ Tensor MoeFeedForward::forward(const Tensor& h_tD, nn::RmsNorm& norm, const Bloc
       h_tD, [&](const Tensor& h) { return ops::mixture_of_experts(h, arguments(norm, context), kSaves.at(level)); });
 }
 
+// All products of the rows are in float8 on tensor cores (ops/experts/grouped_float8.h): tokens are quantised before
+// they are gathered, so that there are no rows to keep.
+bool MoeFeedForward::quantises_tokens(Dtype compute) const {
+  return compute == at::kBFloat16 && !args_.score_before_experts &&
+         std::ranges::all_of(hidden_,
+                             [](const auto& weight) { return weight->float8 != nullptr && !weight->float8->emulate; });
+}
+
 nn::SaveLevels MoeFeedForward::levels(Dtype compute) const {
   const auto element = static_cast<int64_t>(c10::elementSize(compute));
   constexpr int64_t kInt = 4, kFloat = 4;
@@ -105,11 +113,9 @@ nn::SaveLevels MoeFeedForward::levels(Dtype compute) const {
   // The gradients of the rows and of what went into the experts, the product and its gradient; and rows in the order in
   // which they travel.
   const int64_t backward = choices * ((sends ? 5 : 3) * row_width + 2 * hidden) * element;
-  // Rows that came from other ranks are kept as long as the products are; rows of tokens here that become float8 never,
-  // because tokens are quantised before they are gathered.
+  // Rows that came from other ranks are kept as long as the products are.
   const int64_t kept = products + (sends ? inputs : 0);
-  const bool in_float8 = hidden_[0]->float8 && !hidden_[0]->float8->emulate && !args_.score_before_experts;
-  const int64_t gathered = sends || in_float8 ? 0 : inputs;
+  const int64_t gathered = sends || quantises_tokens(compute) ? 0 : inputs;
   return {{"everything", routing + shared + kept + gathered, backward - gathered, kept + gathered, backward - gathered},
           {"products", routing + shared + kept, backward, kept, backward},
           {"attention_half", routing, backward + shared + kept, 0, backward + kept}};

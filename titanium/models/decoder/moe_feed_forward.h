@@ -31,6 +31,7 @@ class MoeFeedForward : public FeedForward {
 
  private:
   void add_experts(const std::string& fqn, int64_t dim);
+  bool quantises_tokens(Dtype compute) const;
   int64_t expert_ranks() const { return args_.num_experts / down_->part.shape[0]; }  // that share all experts
   ops::MixtureOfExpertsArgs arguments(nn::RmsNorm& norm, const BlockContext& context);
 
