@@ -29,13 +29,17 @@ std::set<ActivityType> activities(Device device) {
   return {ActivityType::CPU};
 }
 
-// What Kineto reads from the environment, unless the user says otherwise.
-void set_kineto_defaults(const config::Profiling& options) {
+constexpr const char* kUnloads = "TEARDOWN_CUPTI";
+
+// What Kineto reads from the environment, unless the user says otherwise. Returns whether it unloads CUPTI after a
+// cycle because of this: CUPTI slows every launch down as long as it is loaded. It is unloaded while the next steps
+// run, and a cycle that began at once could meet that half way.
+bool set_kineto_defaults(const config::Profiling& options) {
   ::setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);  // its own lines are for its developers
-  // CUPTI slows every launch down as long as it is loaded, so it goes after a cycle. Kineto unloads it while the next
-  // steps run, and a cycle that began at once could meet it half way.
   const bool pauses = options.profile_freq > options.profiler_warmup + options.profiler_active;
-  if (pauses) ::setenv("TEARDOWN_CUPTI", "1", /*overwrite=*/0);
+  if (!pauses || std::getenv(kUnloads) != nullptr) return false;
+  ::setenv(kUnloads, "1", /*overwrite=*/1);
+  return true;
 }
 
 // Beside its place first, so that a reader never finds half of a trace.
@@ -59,9 +63,10 @@ Profiler::Profiler(const JobConfig& config, Device device, int rank, int world_s
       folder_(std::filesystem::path(config.job.dump_folder) / options_.save_traces_folder),
       device_(device),
       rank_(rank),
-      world_size_(world_size) {
+      world_size_(world_size),
+      last_step_(config.training.steps) {
   if (!options_.enable_profiling) return;
-  set_kineto_defaults(options_);
+  unloads_ = set_kineto_defaults(options_);
   log_info("Profiling active. Traces will be saved at {}", folder_.string());
   begin_step(finished_steps + 1);
 }
@@ -118,6 +123,10 @@ void Profiler::stop(std::optional<int64_t> step) {
   if (device_.is_cuda()) synchronize_gpu();
   TraceScope::set_profiled(false);
   prepared_ = recording_ = false;
+  // CUPTI is unloaded inside the next call of the device, for which a thread waits. After the last step there may be
+  // none before the program ends.
+  const bool goes_on = step && *step < last_step_;
+  if (unloads_ && !goes_on) ::setenv(kUnloads, "0", /*overwrite=*/1);
   const auto trace = torch::autograd::profiler::disableProfiler();
   if (!step) return;
   const std::filesystem::path file =

@@ -46,8 +46,10 @@ class Profiler {
   std::filesystem::path folder_;
   Device device_;
   int rank_, world_size_;
+  int64_t last_step_;
   int64_t step_ = 0;  // that is under way
   bool prepared_ = false, recording_ = false;
+  bool unloads_ = false;             // what records the device, after a cycle that steps follow
   std::optional<TraceScope> range_;  // of the step
 };
 

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "tests/support/test_folder.h"
+
 namespace titanium::train {
 namespace {
 
@@ -27,6 +31,33 @@ TEST(ProfilerPhases, ACycleEndsWithItsRecordedSteps) {
 TEST(ProfilerPhases, WithoutWarmUpRecordingBeginsAtOnce) {
   EXPECT_EQ(phases(4, 0, 1, 8), "...R...R");
   EXPECT_EQ(phases(1, 0, 1, 3), "RRR");
+}
+
+// What Kineto is told about its library at the end of each cycle of a run of six steps: with `active` of every three
+// steps recorded after one of warm-up.
+std::vector<std::string> told(int64_t active) {
+  JobConfig config;
+  config.job.dump_folder = test::test_folder();
+  config.profiling = {.enable_profiling = true, .profile_freq = 3, .profiler_active = active, .profiler_warmup = 1};
+  config.training.steps = 6;
+  std::vector<std::string> found;
+  Profiler profiler(config, at::kCPU, /*rank=*/0, /*world_size=*/1, /*finished_steps=*/0);
+  for (int64_t step = 1; step <= config.training.steps; ++step) {
+    profiler.after_step(step);
+    const char* value = std::getenv("TEARDOWN_CUPTI");
+    if (step % config.profiling.profile_freq == 0) found.emplace_back(value == nullptr ? "nothing" : value);
+  }
+  return found;
+}
+
+TEST(ProfilerLibrary, IsUnloadedAfterCyclesThatStepsFollow) {
+  using Told = std::vector<std::string>;
+  ::unsetenv("TEARDOWN_CUPTI");
+  EXPECT_EQ(told(/*active=*/2), (Told{"nothing", "nothing"}));  // the next cycle begins at once
+  EXPECT_EQ(told(/*active=*/1), (Told{"1", "0"}));
+  ::setenv("TEARDOWN_CUPTI", "1", /*overwrite=*/1);
+  EXPECT_EQ(told(/*active=*/1), (Told{"1", "1"}));  // the user's word
+  ::unsetenv("TEARDOWN_CUPTI");
 }
 
 }  // namespace
