@@ -16,7 +16,10 @@
 
 #include "tests/support/tensors.h"
 #include "titanium/ops/experts/dispatch.h"
+#include "titanium/ops/experts/expert_operand.h"
+#include "titanium/ops/experts/grouped_linear.h"
 #include "titanium/ops/experts/mixture_of_experts.h"
+#include "titanium/ops/linear/quantize.h"
 #include "titanium/tensor/host_copy.h"
 
 namespace titanium::ops {
@@ -267,6 +270,54 @@ TEST(RouterLosses, HaveTheGradientsOfTheirDefinition) {
     const Tensor nothing = at::zeros({kSequences * kLength, kChoices}, at::kDouble);
     EXPECT_CLOSE(route_backward(nothing, routing, options, grads.scores_TE) + grads.logits_TE, logits.grad(), 1e-12);
   }
+}
+
+// Gradients of weights that wait hold rows, and not what these were gathered from as well.
+TEST(ExpertOperand, LetsTokensGoOnceRowsAreGathered) {
+  const Tensor tokens = random_tensor({3, kDim}, at::kDouble);
+  const Dispatch dispatch =
+      sort_by_expert(copy_to_device(std::vector<int32_t>{2, 0, 2, 3, 0, 2}, at::kCPU).view({3, 2}), 5);
+  const ExpertOperand operand(tokens, dispatch), copy = operand;
+  EXPECT_EQ(tokens.use_count(), 2);
+  EXPECT_EQ(copy.count(), 6);
+  EXPECT_TRUE(at::equal(operand.tensor(), gather_rows(tokens, dispatch)));
+  EXPECT_EQ(tokens.use_count(), 1);
+  EXPECT_EQ(copy.count(), 6);
+  EXPECT_TRUE(copy.source().is_same(operand.tensor()));
+}
+
+TEST(ExpertOperand, GradientsThatWaitHoldNoGradientOfTokens) {
+  Layer layer({"deferred", {.scores = kSigmoid, .top_k = 2}, 13, /*shared=*/false});
+  GradQueue deferred;
+  for (Weight* weight : layer.weights()) weight->parameter.deferred = &deferred;
+  const Tensor h = random_tensor({13, kDim}, at::kDouble).requires_grad_(true);
+  const Tensor dy = random_tensor({13, kDim}, at::kDouble);
+  mixture_of_experts(h, layer.args(), ExpertSaves::kHidden).backward(dy);
+  EXPECT_FALSE(deferred.empty());
+  EXPECT_EQ(dy.use_count(), 1);
+}
+
+TEST(ExpertOperand, GradientsThatWaitHoldLinesAndNoRowsInFloat8) {
+  const auto make = [](int64_t columns) {
+    return std::pair{Float8Tensor{random_tensor({4, columns}).to(kE4m3), {}, random_tensor({4, 1})},
+                     ExpertLines{random_tensor({columns, 8}).to(kE4m3), random_tensor({2, columns}), {}}};
+  };
+  const auto [grad_rows, grad_lines] = make(kHidden);
+  const auto [x_rows, x_lines] = make(kDim);
+  const ExpertOperand grad = ExpertOperand::of_float8(grad_rows, grad_lines),
+                      x = ExpertOperand::of_float8(x_rows, x_lines);
+  GradQueue deferred;
+  Parameter weight("weight", {2, kHidden, kDim});
+  weight.float8 = std::make_unique<Float8Weight>();
+  weight.deferred = &deferred;
+  accumulate_grouped_weight_grad(grad, x, weight, copy_to_device(std::vector<int32_t>{1, 4}, at::kCPU));
+  EXPECT_EQ(deferred.size(), 1U);
+  for (const Float8Tensor& rows : {grad_rows, x_rows}) {
+    EXPECT_EQ(rows.data.use_count(), 2);  // here and in the list of this loop
+    EXPECT_EQ(rows.reciprocal.use_count(), 2);
+  }
+  EXPECT_TRUE(grad.lines({}).data_CL.is_same(grad_lines.data_CL));
+  EXPECT_TRUE(x.is_float8_only());
 }
 
 TEST(Dispatch, SortsByExpertAndThenByChoice) {

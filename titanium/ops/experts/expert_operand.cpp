@@ -65,6 +65,7 @@ const Tensor& ExpertOperand::tensor() const {
   if (!state_->rows_RC.defined()) {
     TI_ASSERT(state_->tokens_TC.defined(), "rows of experts are there in float8 alone");
     state_->rows_RC = gather_rows(state_->tokens_TC, state_->dispatch);
+    state_->tokens_TC = Tensor(), state_->dispatch = {};
   }
   return state_->rows_RC;
 }

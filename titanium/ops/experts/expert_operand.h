@@ -28,7 +28,7 @@ class ExpertOperand {
 
   bool is_empty() const { return state_ == nullptr; }
   int64_t count() const;
-  // Those that rows are gathered from, or the rows.
+  // Those that rows will be gathered from, or the rows.
   const Tensor& source() const;
   bool is_float8_only() const { return !source().defined(); }
 
@@ -37,15 +37,19 @@ class ExpertOperand {
     return is_empty() || !state_->rows_RC.defined() ? ExpertOperand() : ExpertOperand(state_->rows_RC);
   }
 
+  // Gathers them if need be; then tokens have served, and an operand that waits for products holds rows alone.
   const Tensor& tensor() const;
   // In e4m3 with one scale for each row, a power of two. On a GPU with our kernels.
   const Float8Tensor& rows() const;
   // By columns. `ends_E` is where the rows of each expert end.
   const ExpertLines& lines(const Tensor& ends_E) const;
 
+  // After the last product that takes them: gradients of weights take lines.
+  void drop_float8_rows() const { state_->rows = {}; }
+
  private:
   struct State {
-    Tensor tokens_TC;  // undefined, or what rows are gathered from
+    Tensor tokens_TC;  // undefined, or what rows will be gathered from
     Dispatch dispatch;
     Tensor rows_RC;
     Float8Tensor rows;

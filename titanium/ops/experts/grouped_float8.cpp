@@ -213,7 +213,7 @@ void float8_add_grouped_weight_grad(const ExpertOperand& grad_RO, const ExpertOp
                                /*scale_result=*/std::nullopt, at::kBFloat16, /*use_fast_accum=*/true));
   }
   const auto [sum_EOI, is_first] = weight.open_grad_sum(grads.data_CL.device());
-  TI_ASSERT(sum_EOI.is_contiguous(), "the gradient of {} does not lie as it should", weight.fqn);
+  TI_ASSERT(is_aligned(sum_EOI), "the gradient of {} does not lie as it should", weight.fqn);
   launch(kernels::GroupedFloat8WeightGradArgs{.line_ends = grads.ends_E.const_data_ptr<int32_t>(),
                                               .num_experts = ends_E.size(0),
                                               .length = grads.data_CL.size(1),

@@ -24,11 +24,6 @@ bool takes_grouped_mm(const Tensor& rows, const Parameter& weight) {
          weight.part.shape[1] % kAlignment == 0 && weight.part.shape[2] % kAlignment == 0;
 }
 
-bool is_aligned(const Tensor& x) {
-  constexpr uintptr_t kAlignment = 16;
-  return x.is_contiguous() && reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kAlignment == 0;
-}
-
 // Our own kernels, in which the rows of an expert may begin anywhere.
 bool takes_grouped_multiply(const Tensor& rows, const Parameter& weight) {
   return takes_grouped_mm(rows, weight) && !weight.float8 && has_grouped_multiply() && is_aligned(rows) &&
@@ -132,6 +127,11 @@ void add_bias_grad_kernel(const Tensor& grad_RO, Parameter& bias, const Tensor& 
 
 }  // namespace
 
+bool is_aligned(const Tensor& x) {
+  constexpr uintptr_t kAlignment = 16;
+  return x.is_contiguous() && reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kAlignment == 0;
+}
+
 void for_each_expert(const Tensor& ends_E,
                      const std::function<void(int64_t expert, int64_t begin, int64_t rows)>& use) {
   const Tensor ends = ends_E.cpu();
@@ -221,6 +221,7 @@ void accumulate_grouped_weight_grad(const ExpertOperand& grad, const ExpertOpera
     add_weight_grad(grad.tensor(), x.tensor(), weight, ends_E);
   };
   if (weight.deferred == nullptr) return add();
+  grad.drop_float8_rows(), x.drop_float8_rows();
   weight.deferred->emplace_back([=] {
     const c10::AutoGradMode no_grad(false);
     add();

@@ -28,7 +28,7 @@ Tensor grouped_input_grad(const ExpertOperand& grad_RO, const Parameter& weight,
 Tensors grouped_input_grads(const std::vector<ExpertOperand>& grads, const std::vector<Parameter*>& weights,
                             const Tensor& ends_E, bool as_one);
 // Adds to the weight's gradient, which is zero for experts without rows. At once, or when the parameter's queue of
-// deferred work is run.
+// deferred work is run. Rows in float8 do not wait for that, so products that take them come before.
 void accumulate_grouped_weight_grad(const ExpertOperand& grad_RO, const ExpertOperand& x_RI, Parameter& weight,
                                     const Tensor& ends_E);
 
@@ -39,6 +39,9 @@ void accumulate_expert_bias_grad(const Tensor& grad_RO, Parameter& bias, const T
                                  const Tensor& weights_R = {});
 // The expert of each row, int64.
 Tensor expert_of_row(const Tensor& ends_E, int64_t rows);
+
+// Whether our kernels can read and write x box by box: contiguous, from a multiple of 16 bytes on.
+bool is_aligned(const Tensor& x);
 
 // Calls `use` for each expert, with its first row and the number of its rows. The host waits for `ends` where the
 // device is not the CPU.
