@@ -246,6 +246,7 @@ class AgainstTorchtitan(Folder):
         raise NotImplementedError
 
     LR, WARMUP, MAX_NORM = 1e-3, 4, 0.1
+    SEQ_LEN, BATCH = 128, 4
 
     def assets(self):
         """The folder with the tokenizer."""
@@ -294,7 +295,7 @@ class AgainstTorchtitan(Folder):
         return model, losses, norms
 
     def test_twenty_steps_give_the_same_losses_and_norms(self):
-        ours = self.our_run(20, "--training.seq_len=128", "--training.local_batch_size=4")
+        ours = self.our_run(20, f"--training.seq_len={self.SEQ_LEN}", f"--training.local_batch_size={self.BATCH}")
         _, losses, norms = self.torch_run(ours)
         self.assertGreater(losses[0] - losses[-1], self.FALL)
         # Rounding differs and grows with the steps; the norm of a CPU run in plain fp32 order is itself off by 1e-4.
