@@ -12,6 +12,7 @@ attempt() {
 run_gpu_tests() {
   local processes=${GPU_TEST_PROCESSES:-4} threads code=0 running=() i
   threads=$(($(nproc) > processes ? $(nproc) / processes : 1))
+  rm -f "$1"/gpu_tests_*.log # of a check that was ended
   for ((i = 0; i < processes; i++)); do
     OMP_NUM_THREADS=$threads GTEST_TOTAL_SHARDS=$processes GTEST_SHARD_INDEX=$i timeout 600 build/gpu_tests >"$1/gpu_tests_$i.log" 2>&1 &
     running+=($!)
