@@ -262,12 +262,17 @@ class ObjectStores(s3_case.S3Case):
         with hub_server.Hub("acme/tiny", files, ["model.safetensors"]) as hub:
             self.assertEqual(generate("hf://acme/tiny", HF_ENDPOINT=hub.url), expected)
 
+    def train(self, out, *options, ranks=1, code=0):
+        launch = ["launch", "--nproc-per-node", str(ranks), "--"] if ranks > 1 else []
+        command = [TITANIUM, *launch, "train", "--job.config_file", str(ROOT / "configs/llama3/debug_model.toml"), "--training.device=cpu", "--job.dump_folder", str(out), "--training.seq_len", "64", "--training.local_batch_size", "2", "--metrics.log_freq", "1", *options]
+        run = subprocess.run(command, capture_output=True, text=True, env=self.environment(), timeout=300)
+        self.assertEqual(run.returncode, code, run.stdout[-2000:] + run.stderr)
+        return run
+
     def losses(self, kind, *options):
         """Of a run with a small model, and what it said."""
         out = self.home / kind
-        command = [TITANIUM, "train", "--job.config_file", str(ROOT / "configs/llama3/debug_model.toml"), "--training.device=cpu", "--job.dump_folder", str(out), "--training.seq_len", "64", "--training.local_batch_size", "2", "--metrics.log_freq", "1", *options]
-        run = subprocess.run(command, capture_output=True, text=True, env=self.environment(), timeout=300)
-        self.assertEqual(run.returncode, 0, run.stdout[-2000:] + run.stderr)
+        run = self.train(out, *options)
         (metrics,) = out.rglob("metrics.jsonl")
         return [json.loads(line)["loss"] for line in metrics.read_text().splitlines()], run.stdout + run.stderr
 
@@ -294,6 +299,19 @@ class ObjectStores(s3_case.S3Case):
         self.assertRegex(output, r"03\.jsonl: .*; trying again")
         self.assertLess(output.index("step:  1 "), output.index("; trying again"))  # it was under way
         self.assertEqual(found, expected)
+
+    # One rank reads the file that does not come, and the other one waits for it in a collective.
+    def test_a_read_gives_up_before_the_collectives_of_other_ranks_do(self):
+        lines = LINES.splitlines(keepends=True)
+        for i in range(20):
+            self.server.put("corpus", f"dealt/{i:02}.jsonl", b"".join(lines[i * 40 : i * 40 + 40]))
+        self.proxy.on_read = lambda method, path: 503 if path.endswith("/05.jsonl") else None
+        options = ["--training.dataset_path", "s3://corpus/dealt", "--training.steps", "400", "--training.data_streams", "2", "--training.data_striping", "blocks", "--training.data_lanes", "2"]
+        run = self.train(self.home / "given_up", *options, "--model.hf_assets_path", str(ROOT / "tests/assets/tokenizer"), "--comm.train_timeout_seconds=12", ranks=2, code=1)
+        output = run.stdout + run.stderr
+        self.assertIn("step:  1 ", output)  # it was under way
+        self.assertRegex(output, r"s3://corpus/dealt/05\.jsonl answers 503, after \d+ attempts in [0-7] s\. Check the network and the server\.")
+        self.assertNotIn("comm.train_timeout_seconds", output)
 
     def test_training_from_a_bucket_gives_the_losses_of_the_disk(self):
         losses = {}

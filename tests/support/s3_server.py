@@ -110,7 +110,7 @@ class S3Server:
 class FaultyProxy:
     """Passes requests on to `target` (host:port). `faults` is a list that each GET takes one from: None, 503, "reset", "short", "stall",
     "less" (a whole answer of fewer bytes than asked for), "wrong range" or "wrong bytes"; `write_faults` is the same for PUT, POST and DELETE: None, 503, "reset"
-    or "lost" (it is done, and the answer does not come). While `down` is set, connections are closed at once. `on_write` gets each of these requests, `on_read` each GET and HEAD.
+    or "lost" (it is done, and the answer does not come). While `down` is set, connections are closed at once. `on_write` gets each of these requests, `on_read` each GET and HEAD, to which it may give a fault.
     What `denies` says of the former is answered with 403. With `certificate`, a file with a key, it speaks HTTPS."""
 
     def __init__(self, target, certificate=None):
@@ -164,7 +164,7 @@ class FaultyProxy:
                 with proxy.lock:
                     proxy.requests.append((self.command, self.path, self.headers.get("Range")))
                     fault = proxy.faults.pop(0) if self.command == "GET" and proxy.faults else None
-                proxy.on_read(self.command, self.path)
+                fault = proxy.on_read(self.command, self.path) or fault
                 if proxy.down or fault == "reset":
                     self.close_connection = True
                     return

@@ -10,6 +10,7 @@
 #include "titanium/comm/connect.h"
 #include "titanium/comm/flight_recorder.h"
 #include "titanium/comm/nccl_environment.h"
+#include "titanium/remote/transport/retry.h"
 #include "titanium/tensor/gpu_backend.h"
 #include "titanium/train/flight/dump.h"
 
@@ -91,6 +92,9 @@ std::shared_ptr<comm::World> start_world(const JobConfig& config, const comm::En
   options.device = device;
   if (config.comm.backend == "gloo") options.cuda_carrier = comm::ConnectOptions::Carrier::kGloo;
   options.init_timeout = std::chrono::seconds(config.comm.init_timeout_seconds);
+  // A read may begin before the first step and end after it.
+  remote::set_patience(remote::patience_within(
+      std::chrono::seconds(std::min(config.comm.init_timeout_seconds, config.comm.train_timeout_seconds))));
   options.connect_groups_of_one = config.parallelism.fsdp_on_one_rank;
   options.on_peer_failure = [config, rank = ranks.rank, report = std::move(on_peer_failure)](const std::string& news) {
     dump_flights_of_failure(config);

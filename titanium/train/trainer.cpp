@@ -9,6 +9,7 @@
 #include "titanium/base/terminal/terminal.h"
 #include "titanium/config/dump.h"
 #include "titanium/models/model_converters.h"
+#include "titanium/remote/transport/retry.h"
 #include "titanium/tensor/gpu_backend.h"
 #include "titanium/tensor/version.h"
 #include "titanium/train/check_run.h"
@@ -104,6 +105,7 @@ void lower_timeout(const TrainState& run) {
   if (run.device.is_cuda()) synchronize_gpu();
   run.mesh->host_group("world")->barrier();
   run.world->set_timeout(std::chrono::seconds(seconds));
+  remote::set_patience(remote::patience_within(std::chrono::seconds(seconds)));
 }
 
 // The process ends in the callback, so what is known of the failure is kept before; two ranks are enough for that.

@@ -347,6 +347,35 @@ TEST(ByteSource, NoMessageHoldsTheQueryOfAnAddress) {
   });
   const auto source = open_bytes(server.url() + "/a?X-Amz-Signature=secret");
   std::string bytes(3, ' ');
+TEST(Retries, EndBeforeTheCollectivesOfOtherRanksAlsoOfWhatIsOpen) {
+  const Patience before = patience();
+  const RetryPolicy policy;  // of a source that was opened before
+  const auto longest = [&](const RetryPolicy& asked) {
+    return with_retries(asked, [](Clock::time_point until) { return until - Clock::now(); });
+  };
+  for (const int timeout : {2, 100, 1800}) {
+    set_patience(patience_within(std::chrono::seconds(timeout)));
+    EXPECT_LT(patience().deadline, patience().limit);
+    EXPECT_LE(longest(policy), std::chrono::milliseconds(900) * timeout);
+    EXPECT_GT(longest(policy), std::chrono::milliseconds(600) * timeout);
+    EXPECT_GT(longest({.limit = std::chrono::hours(2)}), std::chrono::hours(1));
+  }
+  set_patience(before);
+  EXPECT_EQ(before.limit, Patience{}.limit);
+  EXPECT_EQ(patience_within(std::chrono::seconds(100)).deadline, Patience{}.deadline);
+}
+
+TEST(Retries, InsideAnAttemptEndWithIt) {
+  with_retries({.limit = std::chrono::seconds(5)}, [](Clock::time_point outer) {
+    with_retries({.deadline = std::chrono::seconds(20)}, [&](Clock::time_point inner) { EXPECT_EQ(inner, outer); });
+    with_retries({.limit = std::chrono::seconds(1)}, [&](Clock::time_point inner) { EXPECT_LT(inner, outer); });
+    with_retries({}, [&](Clock::time_point inner) { EXPECT_EQ(inner, outer); });
+  });
+  with_retries({.limit = std::chrono::seconds(7)}, [](Clock::time_point until) {
+    EXPECT_GT(until, Clock::now() + std::chrono::seconds(5));  // the one before has left nothing
+  });
+}
+
   EXPECT_EQ(error_of([&] { source->read(0, bytes); }),
             server.url() + "/a has changed while it was read. Start again, or name an object that stays.");
 }

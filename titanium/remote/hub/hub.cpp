@@ -27,8 +27,9 @@ HttpRequest request_for(const HubAccess& access, const std::string& path) {
 }
 
 // The JSON at an address of the hub, and the answer's headers.
-Json fetch_json(const HttpRequest& request, const HubRepo& repo, const RetryPolicy& policy, std::string* next) {
-  return with_retries(policy, [&] {
+Json fetch_json(HttpRequest request, const HubRepo& repo, const RetryPolicy& policy, std::string* next) {
+  return with_retries(policy, [&](Clock::time_point until) {
+    request.until = until;
     const HttpResponse response = http_through_redirects(request);
     if (response.status != 200) explain_hub_failure(response, repo);
     if (next != nullptr) {

@@ -149,8 +149,10 @@ class BucketListing {
         (range.delimiter.empty() ? "" : "delimiter=" + percent_encode(range.delimiter, false) + "&") +
         "encoding-type=url&list-type=2&prefix=" + percent_encode(range.prefix, false) +
         (range.after.empty() ? "" : "&start-after=" + percent_encode(range.after, false));
-    const std::string xml = with_retries(policy_, [&] {
-      HttpResponse response = http_once(bucket_.request("GET", "", query));
+    const std::string xml = with_retries(policy_, [&](Clock::time_point until) {
+      HttpRequest request = bucket_.request("GET", "", query);
+      request.until = until;
+      HttpResponse response = http_once(request);
       if (response.status != 200) bucket_.explain(response, url_);
       if (response.body.find("</ListBucketResult>") == std::string::npos)
         throw TransientError(fmt::format("{}: the list of the bucket was cut short", url_));
@@ -259,8 +261,10 @@ std::vector<RemoteFile> list_azure(const std::string& url, const RetryPolicy& po
   do {
     const std::string query = (marker.empty() ? "" : "marker=" + percent_encode(marker, false) + "&") +
                               "comp=list&prefix=" + percent_encode(prefix, false) + "&restype=container";
-    const std::string xml = with_retries(policy, [&] {
-      HttpResponse response = http_once(container.request("GET", "", query, ""));
+    const std::string xml = with_retries(policy, [&](Clock::time_point until) {
+      HttpRequest request = container.request("GET", "", query, "");
+      request.until = until;
+      HttpResponse response = http_once(request);
       if (response.status != 200) container.explain(response, url);
       if (response.body.find("</EnumerationResults>") == std::string::npos)
         throw TransientError(fmt::format("{}: the list of the container was cut short", url));

@@ -37,8 +37,8 @@ HttpRequest direct(const std::string& method, const std::string& url) {
 
 // The answer of a place that the environment names.
 HttpResponse answer_of(HttpRequest request, const char* what) {
-  return with_retries({.deadline = std::chrono::seconds(20)}, [&] {
-    request.until = Clock::now() + std::chrono::seconds(10);
+  return with_retries({.deadline = std::chrono::seconds(20)}, [&](Clock::time_point until) {
+    request.until = std::min(Clock::now() + std::chrono::seconds(10), until);
     HttpResponse response = http_once(request);
     const std::string place = request.url.without_query();
     if (is_transient(response.status)) throw TransientError(fmt::format("{} answers {}", place, response.status));
@@ -50,9 +50,9 @@ HttpResponse answer_of(HttpRequest request, const char* what) {
 }
 
 // The first answer of a metadata service, which may begin some seconds after the pod; none after 3 s of silence.
-std::optional<HttpResponse> first_answer(HttpRequest request) {
+std::optional<HttpResponse> first_answer(HttpRequest request, Clock::time_point until) {
   constexpr auto kPause = std::chrono::milliseconds(200), kSilence = std::chrono::milliseconds(3'000);
-  const auto end = Clock::now() + kSilence;
+  const auto end = std::min(Clock::now() + kSilence, until);
   while (true) {
     request.until = std::min(Clock::now() + std::chrono::seconds(1), end);
     try {
@@ -66,8 +66,8 @@ std::optional<HttpResponse> first_answer(HttpRequest request) {
 
 // The answer of a metadata service that is not busy; none where nobody answers.
 std::optional<HttpResponse> metadata(const HttpRequest& request) {
-  return with_retries({.deadline = std::chrono::seconds(20)}, [&] {
-    std::optional<HttpResponse> response = first_answer(request);
+  return with_retries({.deadline = std::chrono::seconds(20)}, [&](Clock::time_point until) {
+    std::optional<HttpResponse> response = first_answer(request, until);
     if (response && is_transient(response->status))
       throw TransientError(fmt::format("{} answers {}", request.url.without_query(), response->status));
     return response;

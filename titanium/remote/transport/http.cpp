@@ -154,6 +154,16 @@ long milliseconds_left(const HttpRequest& request) {
   return std::max(1L, static_cast<long>(left.count()));
 }
 
+// Of the time that is left, silence may take a third, so that there is some for another attempt.
+void set_limits(CURL* easy, const HttpRequest& request) {
+  const auto set = curl().easy_setopt;
+  const long left = milliseconds_left(request), third = std::max(left / 3, 1'000L);
+  if (request.until) set(easy, CURLOPT_TIMEOUT_MS, left);
+  set(easy, CURLOPT_CONNECTTIMEOUT_MS, std::min({left, third, kConnectMilliseconds}));
+  set(easy, CURLOPT_LOW_SPEED_LIMIT, kStallBytesPerSecond);
+  set(easy, CURLOPT_LOW_SPEED_TIME, std::min(third / 1'000, kStallSeconds));
+}
+
 void set_options(CURL* easy, const HttpRequest& request, const std::string& url, const curl_slist* headers,
                  Transfer& transfer) {
   const auto set = curl().easy_setopt;
@@ -168,15 +178,11 @@ void set_options(CURL* easy, const HttpRequest& request, const std::string& url,
   set(easy, CURLOPT_HTTPHEADER, headers);
   set(easy, CURLOPT_FOLLOWLOCATION, 0L);
   set(easy, CURLOPT_NOSIGNAL, 1L);
-  const long left = milliseconds_left(request);
-  if (request.until) set(easy, CURLOPT_TIMEOUT_MS, left);
-  set(easy, CURLOPT_CONNECTTIMEOUT_MS, std::min(left, kConnectMilliseconds));
+  set_limits(easy, request);
   if (request.direct) set(easy, CURLOPT_NOPROXY, "*");
   for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
     if (const std::string file = variable(name); !file.empty()) set(easy, CURLOPT_CAINFO, file.c_str());  // copied
   }
-  set(easy, CURLOPT_LOW_SPEED_LIMIT, kStallBytesPerSecond);
-  set(easy, CURLOPT_LOW_SPEED_TIME, kStallSeconds);
   set(easy, CURLOPT_USERAGENT, "titanium");
   set(easy, CURLOPT_HEADERFUNCTION, &on_header);
   set(easy, CURLOPT_HEADERDATA, &transfer);

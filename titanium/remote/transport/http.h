@@ -47,9 +47,9 @@ struct HttpResponse {
 using BodySink = std::function<void(int status, std::string_view piece)>;
 
 // One attempt, no redirect followed. Throws TransientError when no whole answer comes: no connection within 10 s, none
-// or hardly any bytes for 20 s, fewer than were announced, or not all by the time that the request gives. Throws Error
-// where libcurl is missing. Bodies go to `sink` where there is one, else into the response. Thread-safe; connections
-// are kept for later requests.
+// or hardly any bytes for 20 s (or a third of the time that the request gives), fewer than were announced, or not all
+// by that time. Throws Error where libcurl is missing. Bodies go to `sink` where there is one, else into the response.
+// Thread-safe; connections are kept for later requests.
 HttpResponse http_once(const HttpRequest& request, const BodySink& sink = nullptr);
 
 // The same through up to 5 redirects. A redirect to another server is followed without the headers that hold a token or

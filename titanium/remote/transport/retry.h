@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <random>
 #include <string_view>
 #include <thread>
@@ -12,37 +13,64 @@
 
 namespace titanium::remote {
 
+// How long a read or a write may be tried.
+struct Patience {
+  std::chrono::milliseconds deadline{60'000};  // no attempt begins after it
+  std::chrono::milliseconds limit{90'000};     // attempts that take the time that is left end by it
+};
+
+// Ranks that wait for one that reads shall get its sentence and not a time-out of their collectives, so that all
+// attempts end in nine tenths of that, and the last one begins after six tenths.
+Patience patience_within(std::chrono::seconds timeout_of_collectives);
+
+// What holds in this process from now on, also for what is open already; Patience{} until it is called. Thread-safe.
+void set_patience(const Patience& patience);
+Patience patience();
+
 // Pauses double from the first to the longest, each cut by a random factor so that many ranks do not come back at the
-// same time; from the third failure on they are warnings in the log. No attempt begins after the deadline, and those
-// that take the time that is left end by the limit. Both stay below the time-out of collectives: ranks that wait for
-// one that reads get its sentence and not a time-out.
+// same time; from the third failure on they are warnings in the log.
 struct RetryPolicy {
   std::chrono::milliseconds first_pause{200};
   std::chrono::milliseconds longest_pause{5'000};
-  std::chrono::seconds deadline{60};
-  std::chrono::seconds limit{90};
+  std::optional<std::chrono::milliseconds> deadline = std::nullopt;  // instead of the process's
+  std::optional<std::chrono::milliseconds> limit = std::nullopt;     // likewise
+};
+
+// The time that one call of with_retries has. A call inside an attempt of another one ends with that.
+class RetryTime {
+ public:
+  explicit RetryTime(const RetryPolicy& policy);
+  ~RetryTime();
+  RetryTime(const RetryTime&) = delete;
+  RetryTime& operator=(const RetryTime&) = delete;
+
+  Clock::time_point end() const { return end_; }
+  bool is_over_at(Clock::time_point moment) const { return moment > last_start_; }
+  int64_t seconds() const { return std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - start_).count(); }
+
+ private:
+  const Clock::time_point start_, end_of_outer_, end_, last_start_;
 };
 
 // What `attempt` returns, which may take the moment by which it has to end. It throws TransientError for what is worth
 // another attempt; after the deadline that is thrown as an Error that says how long was tried.
 template <typename Attempt>
 auto with_retries(const RetryPolicy& policy, const Attempt& attempt) {
-  const auto start = Clock::now();
+  const RetryTime time(policy);
   auto pause = policy.first_pause;
   for (int tries = 1;; ++tries) {
     try {
       if constexpr (std::is_invocable_v<const Attempt&, Clock::time_point>) {
-        return attempt(start + policy.limit);
+        return attempt(time.end());
       } else {
         return attempt();
       }
     } catch (const TransientError& error) {
       thread_local std::minstd_rand random(std::random_device{}());
       const auto jittered = pause / 2 + pause * static_cast<int>(random() % 512) / 1024;
-      if (Clock::now() + jittered - start > policy.deadline) {
-        const auto waited = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - start);
+      if (time.is_over_at(Clock::now() + jittered)) {
         throw Error(fmt::format("{}, after {} attempts in {} s. Check the network and the server.", error.what(), tries,
-                                waited.count()));
+                                time.seconds()));
       }
       if (tries > 2) log_warning("{}; trying again", error.what());
       std::this_thread::sleep_for(jittered);
