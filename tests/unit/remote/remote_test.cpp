@@ -270,6 +270,50 @@ TEST_F(Windows, NothingIsReadBehindWhatIsExpected) {
   EXPECT_EQ(reads_.size(), 2);
 }
 
+// A source whose bytes take a while to come; counts how many reads are under way at a time.
+class SlowBytes : public ByteSource {
+ public:
+  explicit SlowBytes(std::atomic<int>& most) : most_(most) {}
+  int64_t size() const override { return 400'000'000; }
+  void read(int64_t, std::span<char>) const override {
+    const int now = ++under_way_;
+    for (int most = most_; now > most && !most_.compare_exchange_weak(most, now);) continue;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    --under_way_;
+  }
+
+ private:
+  std::atomic<int>& most_;
+  mutable std::atomic<int> under_way_ = 0;
+};
+
+TEST(ReadAhead, ReadsAsFarAheadAsTheReaderWouldWaitAlsoInWindows) {
+  const auto most_under_way = [](const std::function<void(std::unique_ptr<ByteSource>)>& read) {
+    std::atomic<int> most = 0;
+    read(std::make_unique<SlowBytes>(most));
+    return most.load();
+  };
+  std::string piece(1'000'000, '\0');
+  const auto from_windows = [&](std::unique_ptr<ByteSource> source, int64_t largest, bool expected) {
+    const WindowedBytes bytes(std::move(source), largest);
+    if (expected) bytes.expect(0, 90 * largest);
+    for (int64_t at = 0; at < 80 * largest; at += largest / 8)
+      bytes.read(at, std::span(piece).first(static_cast<size_t>(std::min<int64_t>(largest / 8, 1'000'000))));
+  };
+  EXPECT_EQ(most_under_way([&](auto source) {
+              ReadAhead reader(std::move(source), {});
+              while (reader.read(piece.data(), piece.size()) > 0) continue;
+            }),
+            8);
+  for (const bool expected : {true, false}) {
+    const auto windows = [&](int64_t largest) {
+      return most_under_way([&](auto source) { from_windows(std::move(source), largest, expected); });
+    };
+    EXPECT_EQ(windows(WindowedBytes::kLargest), 8) << expected;
+    EXPECT_EQ(windows(256 << 10), 4) << expected;
+  }
+}
+
 TEST(Retries, EndAtTheDeadlineWithASentence) {
   int attempts = 0;
   const RetryPolicy policy{.first_pause = std::chrono::milliseconds(1),
@@ -301,6 +345,35 @@ TEST(Retries, TellAttemptsHowLongTheyMayLast) {
   EXPECT_GE(ends.at(0), before + std::chrono::seconds(7));
   EXPECT_LE(ends.at(0), Clock::now() + std::chrono::seconds(7));
   EXPECT_EQ(ends.at(1), ends[0]);
+}
+
+TEST(Retries, EndBeforeTheCollectivesOfOtherRanksAlsoOfWhatIsOpen) {
+  const Patience before = patience();
+  const RetryPolicy policy;  // of a source that was opened before
+  const auto longest = [&](const RetryPolicy& asked) {
+    return with_retries(asked, [](Clock::time_point until) { return until - Clock::now(); });
+  };
+  for (const int timeout : {2, 100, 1800}) {
+    set_patience(patience_within(std::chrono::seconds(timeout)));
+    EXPECT_LT(patience().deadline, patience().limit);
+    EXPECT_LE(longest(policy), std::chrono::milliseconds(900) * timeout);
+    EXPECT_GT(longest(policy), std::chrono::milliseconds(600) * timeout);
+    EXPECT_GT(longest({.limit = std::chrono::hours(2)}), std::chrono::hours(1));
+  }
+  set_patience(before);
+  EXPECT_EQ(before.limit, Patience{}.limit);
+  EXPECT_EQ(patience_within(std::chrono::seconds(100)).deadline, Patience{}.deadline);
+}
+
+TEST(Retries, InsideAnAttemptEndWithIt) {
+  with_retries({.limit = std::chrono::seconds(5)}, [](Clock::time_point outer) {
+    with_retries({.deadline = std::chrono::seconds(20)}, [&](Clock::time_point inner) { EXPECT_EQ(inner, outer); });
+    with_retries({.limit = std::chrono::seconds(1)}, [&](Clock::time_point inner) { EXPECT_LT(inner, outer); });
+    with_retries({}, [&](Clock::time_point inner) { EXPECT_EQ(inner, outer); });
+  });
+  with_retries({.limit = std::chrono::seconds(7)}, [](Clock::time_point until) {
+    EXPECT_GT(until, Clock::now() + std::chrono::seconds(5));  // the one before has left nothing
+  });
 }
 
 TEST(Http, AnAnswerThatDripsEndsAtTheLimitOfItsRequest) {
@@ -347,35 +420,6 @@ TEST(ByteSource, NoMessageHoldsTheQueryOfAnAddress) {
   });
   const auto source = open_bytes(server.url() + "/a?X-Amz-Signature=secret");
   std::string bytes(3, ' ');
-TEST(Retries, EndBeforeTheCollectivesOfOtherRanksAlsoOfWhatIsOpen) {
-  const Patience before = patience();
-  const RetryPolicy policy;  // of a source that was opened before
-  const auto longest = [&](const RetryPolicy& asked) {
-    return with_retries(asked, [](Clock::time_point until) { return until - Clock::now(); });
-  };
-  for (const int timeout : {2, 100, 1800}) {
-    set_patience(patience_within(std::chrono::seconds(timeout)));
-    EXPECT_LT(patience().deadline, patience().limit);
-    EXPECT_LE(longest(policy), std::chrono::milliseconds(900) * timeout);
-    EXPECT_GT(longest(policy), std::chrono::milliseconds(600) * timeout);
-    EXPECT_GT(longest({.limit = std::chrono::hours(2)}), std::chrono::hours(1));
-  }
-  set_patience(before);
-  EXPECT_EQ(before.limit, Patience{}.limit);
-  EXPECT_EQ(patience_within(std::chrono::seconds(100)).deadline, Patience{}.deadline);
-}
-
-TEST(Retries, InsideAnAttemptEndWithIt) {
-  with_retries({.limit = std::chrono::seconds(5)}, [](Clock::time_point outer) {
-    with_retries({.deadline = std::chrono::seconds(20)}, [&](Clock::time_point inner) { EXPECT_EQ(inner, outer); });
-    with_retries({.limit = std::chrono::seconds(1)}, [&](Clock::time_point inner) { EXPECT_LT(inner, outer); });
-    with_retries({}, [&](Clock::time_point inner) { EXPECT_EQ(inner, outer); });
-  });
-  with_retries({.limit = std::chrono::seconds(7)}, [](Clock::time_point until) {
-    EXPECT_GT(until, Clock::now() + std::chrono::seconds(5));  // the one before has left nothing
-  });
-}
-
   EXPECT_EQ(error_of([&] { source->read(0, bytes); }),
             server.url() + "/a has changed while it was read. Start again, or name an object that stays.");
 }

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <future>
 
 namespace titanium::remote {
 namespace {
 
 constexpr int64_t kSmallest = 64 << 10;
-constexpr size_t kWindows = 4, kExpected = 16, kDeepest = 8;
+constexpr size_t kWindows = 4, kExpected = 16, kDeepest = 8, kDeepestOfSmall = 4;
 
 }  // namespace
 
@@ -42,26 +43,25 @@ WindowedBytes::Window& WindowedBytes::window_at(int64_t offset, int64_t wanted) 
   }
   bool expected = false;
   const int64_t limit = std::max(limit_of(offset, expected), offset + wanted);
-  const int64_t size = std::max(expected ? largest_ : kSmallest, wanted);
-  windows_.push_front({offset, start(offset, std::min(offset + size, limit)).get()});
+  const PiecesAhead::Sizes sizes{.first = std::max(expected ? largest_ : kSmallest, wanted),
+                                 .largest = largest_,
+                                 .depth = expected ? size_t{1} : size_t{0},
+                                 .deepest = largest_ == kLargest ? kDeepest : kDeepestOfSmall};
+  Window window{offset, PiecesAhead(source_, offset, sizes)};
+  window.bytes = window.pieces.next(limit);
+  windows_.push_front(std::move(window));
   if (windows_.size() > kWindows) windows_.pop_back();
-  if (expected && windows_.front().end() < limit)
-    windows_.front().next = start(windows_.front().end(), std::min(windows_.front().end() + largest_, limit));
   return windows_.front();
 }
 
 // Moves a window that was used up to what follows it.
 void WindowedBytes::read_on(Window& window) const {
   const int64_t begin = window.end();
-  const int64_t size = std::clamp(2 * static_cast<int64_t>(window.bytes.size()), kSmallest, largest_);
   bool expected = false;
   const int64_t limit = std::max(limit_of(begin, expected), begin + 1);
-  if (!window.next.valid()) window.next = start(begin, std::min(begin + size, limit));
-  std::vector<char> bytes = window.next.get();
+  std::vector<char> bytes = window.pieces.next(limit);
   window.begin = begin;
   window.bytes = std::move(bytes);
-  const int64_t after = std::clamp(2 * static_cast<int64_t>(window.bytes.size()), kSmallest, largest_);
-  if (window.end() < limit) window.next = start(window.end(), std::min(window.end() + after, limit));
 }
 
 // Where reading ahead from `offset` has to stop.
@@ -71,14 +71,6 @@ int64_t WindowedBytes::limit_of(int64_t offset, bool& expected) const {
     if (expected) return end;
   }
   return source_->size();
-}
-
-std::future<std::vector<char>> WindowedBytes::start(int64_t begin, int64_t end) const {
-  return std::async(std::launch::async, [source = source_, begin, end] {
-    std::vector<char> bytes(static_cast<size_t>(end - begin));
-    source->read(begin, bytes);
-    return bytes;
-  });
 }
 
 void WindowedBytes::read_around(int64_t offset, std::span<char> out) const {

@@ -1,23 +1,22 @@
 // A source for readers that jump to a place and go on from there, as those of columns and of indexes do.
 #pragma once
 
-#include <future>
 #include <list>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 #include <vector>
 
-#include "titanium/remote/reading/byte_source.h"
+#include "titanium/remote/reading/read_ahead.h"
 
 namespace titanium::remote {
 
 // Note [Windows]
 // A read at a place where nobody was gets a window of 64 KiB there, or as much as was asked for. A read that goes on at
 // the end of a window gets one that is twice as long, up to `largest` (4 MiB), and from the second one on the next
-// window is read while this one is used: random access costs little more than what it wants, and forward reading comes
-// at the speed of the link. The four windows that were used last are kept, because an index and what it points to are
+// window is read while this one is used, and of the largest ones as many as PiecesAhead finds useful, up to 8 (4 of
+// smaller ones): random access costs little more than what it wants, and forward reading comes at the speed of the
+// link. The four windows that were used last are kept, because an index and what it points to are
 // read in turns. Reads of more than the largest window go past the windows, up to 8 requests at a time. Thread-safe;
 // one read at a time.
 class WindowedBytes final : public ByteSource {
@@ -37,8 +36,8 @@ class WindowedBytes final : public ByteSource {
  private:
   struct Window {
     int64_t begin = 0;
-    std::vector<char> bytes;
-    std::future<std::vector<char>> next{};  // what follows, when it is being read
+    PiecesAhead pieces;  // it and those that follow
+    std::vector<char> bytes{};
 
     int64_t end() const { return begin + static_cast<int64_t>(bytes.size()); }
   };
@@ -46,7 +45,6 @@ class WindowedBytes final : public ByteSource {
   Window& window_at(int64_t offset, int64_t wanted) const;
   void read_on(Window& window) const;
   int64_t limit_of(int64_t offset, bool& expected) const;
-  std::future<std::vector<char>> start(int64_t begin, int64_t end) const;
   void read_around(int64_t offset, std::span<char> out) const;
 
   const std::shared_ptr<const ByteSource> source_;
