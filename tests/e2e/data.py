@@ -3,11 +3,15 @@
 import json
 import os
 import pathlib
+import random
+import re
 import shutil
 import subprocess
 import tempfile
 import unittest
 
+import pyarrow
+import pyarrow.parquet
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -156,8 +160,30 @@ class Data(unittest.TestCase):
         output = self.run_program("data", "plan", mix(self.tokens), "--training.steps=100", "--training.global_batch_size=8",
                                   "--training.seq_len=128")
         self.assertIn("100 steps of 8 samples of 128 tokens: 102,400 tokens", output)
-        self.assertRegex(output, r"stories: 76,800 tokens \(75%\), epochs not known before the text is tokenised")
-        self.assertRegex(output, r"tokens: 25,600 tokens \(25%\), 0\.\d+ epochs of [\d,]+ tokens")
+        tokens = json.loads(self.run_program("data", "inspect", self.tokens, "--json"))["tokens"]
+        for name, taken in (("stories", 76_800), ("tokens", 25_600)):  # those of the same texts
+            epochs = taken / 128 * 129 / tokens
+            self.assertRegex(output, rf"{name}: {taken:,} tokens \(\d+%\), {epochs:.3g} epochs of {tokens:,} tokens")
+        output = self.run_program("data", "plan", mix(self.tokens), "--model.hf_assets_path=nowhere")
+        self.assertRegex(output, r"stories: [\d,]+ tokens \(75%\), epochs not known before the text is tokenised")
+
+    # More than is counted: lines, and Parquet whose later groups have longer words; against all tokens, as training reads them.
+    def test_plan_estimates_tokens_within_the_bound_that_it_tells(self):
+        rng = random.Random(5)
+        words = [path.read_text() for path in sorted((ROOT / CORPUS).iterdir())]
+        words = [word for line in words[0].splitlines()[:500] for word in json.loads(line)["text"].split()]
+        words.sort(key=len)
+        texts = [" ".join(rng.choices(words[: len(words) // 2 + i * len(words) // 40_000], k=rng.randrange(40, 400))) for i in range(20_000)]
+        (self.folder / "long.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        pyarrow.parquet.write_table(pyarrow.table({"id": range(len(texts)), "text": texts}), self.folder / "long.parquet", row_group_size=500, compression="none", use_dictionary=False)
+        self.run_program("data", "prepare", self.folder / "long.jsonl", "--tokenizer", TOKENIZER, "--out", self.folder / "long")
+        tokens = json.loads(self.run_program("data", "inspect", self.folder / "long", "--json"))["tokens"]
+        for name in ("long.jsonl", "long.parquet"):
+            self.assertGreater((self.folder / name).stat().st_size, 8 << 20)
+            output = self.run_program("data", "plan", f"--training.dataset_path={self.folder / name}", f"--model.hf_assets_path={TOKENIZER}")
+            epochs, found, error = re.search(r"about ([\d.e-]+) epochs of ([\d,]+) tokens \(more or less ([\d.]+)%\)", output).groups()
+            self.assertLess(float(error), 10, output)
+            self.assertLess(abs(int(found.replace(",", "")) / tokens - 1), float(error) / 100, output)
 
     def test_plan_and_log_tell_what_each_rank_reads(self):
         size = sum(path.stat().st_size for path in (ROOT / CORPUS).iterdir())

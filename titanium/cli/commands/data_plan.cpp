@@ -8,8 +8,10 @@
 #include "titanium/config/validate.h"
 #include "titanium/data/image/prepared_images.h"
 #include "titanium/data/inspection.h"
+#include "titanium/data/token_estimate.h"
 #include "titanium/models/registry.h"
 #include "titanium/parallel/parallel_dims.h"
+#include "titanium/remote/transport/url.h"
 #include "titanium/train/task/tasks.h"
 #include "titanium/train/task/text_data.h"
 
@@ -23,19 +25,38 @@ constexpr const char* kDescription =
 struct PlannedSource {
   data::CorpusOptions corpus;
   data::Inspection found;
-  std::optional<int64_t> size;  // tokens or images of one epoch; none: to count them would mean reading everything
+  // Tokens or images of one epoch; none: to know them would mean reading everything.
+  std::optional<data::TokenEstimate> size = std::nullopt;
 };
 
-PlannedSource plan_texts(const data::CorpusOptions& corpus) {
+data::TokenEstimate exactly(int64_t count) { return {.tokens = static_cast<double>(count)}; }
+
+// Without an encoder, tokens are known only where the files say how many they have.
+PlannedSource plan_texts(const data::CorpusOptions& corpus, const data::Encoder& encoder) {
   const data::ReadOptions reading{.text_field = corpus.text_field, .token_dtype = corpus.token_dtype};
-  const data::Inspection found = data::inspect(corpus.path, {.reading = reading, .samples = 0});
-  return {corpus, found, found.tokens};
+  PlannedSource planned{corpus, data::inspect(corpus.path, {.reading = reading, .samples = 0})};
+  if (planned.found.tokens) {
+    planned.size = exactly(*planned.found.tokens);
+  } else if (encoder) {
+    planned.size =
+        data::estimate_tokens(data::find_source_files(corpus.path, /*allow_empty_files=*/true), reading, encoder);
+  }
+  return planned;
 }
 
 PlannedSource plan_images(const data::CorpusOptions& corpus) {
   data::Inspection found = data::inspect(corpus.path, {.reading = {.whole_samples = true}, .samples = 0});
   if (corpus.prepared) found.records = corpus.prepared->description.samples;
-  return {corpus, found, found.records};
+  PlannedSource planned{corpus, found};
+  if (found.records) planned.size = exactly(*found.records);
+  return planned;
+}
+
+// Of the run's tokenizer, where there is one.
+data::Encoder encoder_of_run(const JobConfig& config) {
+  const std::string& folder = config.model.hf_assets_path;
+  if (!remote::is_url(folder) && !std::filesystem::exists(folder)) return nullptr;
+  return train::encoder_of(train::load_tokenizer(config));
 }
 
 // A run and what it counts.
@@ -56,8 +77,10 @@ struct Plan {
 Plan plan_of(const JobConfig& config, int64_t readers) {
   Plan plan{.training = config.training, .readers = readers, .sources = {}};
   const train::TaskSpec& task = train::find_task(models::find_model(config.model.name).training.task);
-  for (const data::CorpusOptions& corpus : task.training_corpora(config, readers))
-    plan.sources.push_back(corpus.images ? plan_images(corpus) : plan_texts(corpus));
+  const std::vector<data::CorpusOptions> corpora = task.training_corpora(config, readers);
+  const data::Encoder encoder = corpora[0].images ? nullptr : encoder_of_run(config);
+  for (const data::CorpusOptions& corpus : corpora)
+    plan.sources.push_back(corpus.images ? plan_images(corpus) : plan_texts(corpus, encoder));
   return plan;
 }
 
@@ -81,10 +104,14 @@ std::vector<double> samples_by_source(const Plan& plan) {
 
 std::string number(double value) { return with_thousands_separators(std::llround(value)); }
 
-std::string epochs_of(const Plan& plan, const PlannedSource& source, double units) {
+std::string epochs_of(const Plan& plan, const PlannedSource& source, double samples) {
+  // A sample of a text takes one token more than it has labels.
+  const double taken = samples * static_cast<double>(plan.units_of_sample() + (plan.of_images() ? 0 : 1));
+  if (source.size && source.size->error > 0)
+    return fmt::format("about {:.3g} epochs of {} tokens (more or less {:.2g}%)", taken / source.size->tokens,
+                       number(source.size->tokens), 100 * source.size->error / source.size->tokens);
   if (source.size)
-    return fmt::format("{:.3g} epochs of {} {}", units / static_cast<double>(*source.size),
-                       with_thousands_separators(*source.size), plan.unit());
+    return fmt::format("{:.3g} epochs of {} {}", taken / source.size->tokens, number(source.size->tokens), plan.unit());
   return plan.of_images() ? "epochs not known before the archives are read (titanium data inspect --all counts images)"
                           : "epochs not known before the text is tokenised";
 }
@@ -93,7 +120,7 @@ void print(const Plan& plan, const PlannedSource& source, double samples) {
   const data::Inspection& found = source.found;
   const double units = samples * static_cast<double>(plan.units_of_sample());
   fmt::print("{}: {} {} ({:.3g}%), {}\n", source.corpus.name, number(units), plan.unit(),
-             100 * samples / plan.samples(), epochs_of(plan, source, units));
+             100 * samples / plan.samples(), epochs_of(plan, source, samples));
   const data::ReadingPlan reading = data::Corpus(source.corpus, nullptr).reading_plan();
   fmt::print("  {}: {} files, {} bytes{}; {}\n", source.corpus.path.string(), with_thousands_separators(found.files),
              with_thousands_separators(found.bytes),

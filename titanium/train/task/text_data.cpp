@@ -30,14 +30,6 @@ bool has_only_tokens(const DataPlace& place) {
                              [](const data::SourceFile& file) { return file.format->has_only_tokens(); });
 }
 
-// Nothing without a tokenizer: then the data holds tokens.
-data::Encoder encoder_of(const std::optional<data::Tokenizer>& tokenizer) {
-  if (!tokenizer) return nullptr;
-  return [tokenizer = *tokenizer](std::string_view text) {
-    return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true);
-  };
-}
-
 std::optional<int32_t> end_of_document(const std::optional<data::Tokenizer>& tokenizer) {
   return tokenizer ? tokenizer->eos_id() : std::nullopt;
 }
@@ -126,6 +118,13 @@ std::optional<data::Tokenizer> load_tokenizer(const JobConfig& config) {
     return std::nullopt;
   return data::Tokenizer::load(folder, data::parse_special_in_text(config.model.special_tokens_in_text));
 }
+data::Encoder encoder_of(const std::optional<data::Tokenizer>& tokenizer) {
+  if (!tokenizer) return nullptr;
+  return [tokenizer = *tokenizer](std::string_view text) {
+    return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true);
+  };
+}
+
 
 std::vector<data::MixEntry> mix_entries(const config::Training& training, const Reader& reader,
                                         data::DatasetKind kind) {

@@ -18,6 +18,9 @@ struct Reader {
 // Throws UsageError as Tokenizer::load does, Error when the data cannot be found.
 std::optional<data::Tokenizer> load_tokenizer(const JobConfig& config);
 
+// What it makes of a text, with BOS and EOS. Nothing without a tokenizer: then the data holds tokens.
+data::Encoder encoder_of(const std::optional<data::Tokenizer>& tokenizer);
+
 // The samples that a run trains on, of training.dataset or mixed from training.sources. Without a tokenizer the data
 // must hold tokens.
 std::unique_ptr<data::Loader> build_loader(const config::Training& training,

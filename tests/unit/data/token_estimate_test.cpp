@@ -1,0 +1,88 @@
+// How many tokens a data set has, against counting them all.
+#include "titanium/data/token_estimate.h"
+
+#include "tests/support/data_files.h"
+#include "titanium/data/document.h"
+
+namespace titanium::data::testing {
+namespace {
+
+// Words as tokens, so that a byte of a text of long words has fewer.
+std::vector<int32_t> encode_words(std::string_view text) {
+  std::vector<int32_t> tokens = {1};
+  for (const char c : text) {
+    if (c == ' ') tokens.push_back(2);
+  }
+  return tokens;
+}
+
+// Of 300 to 3,000 bytes each; words are twice as long at the end as at the beginning.
+std::string lines_of(int64_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::string lines;
+  for (int64_t i = 0; i < count; ++i) {
+    const size_t length = 300 + random() % 2'700;
+    std::string text;
+    while (text.size() < length) {
+      const size_t word = 3 + random() % static_cast<size_t>(4 + 6 * i / count);
+      for (size_t k = 0; k < word; ++k) text += static_cast<char>('a' + random() % 26);
+      text += ' ';
+    }
+    lines += fmt::format("{{\"text\": \"{}\"}}\n", text);
+  }
+  return lines;
+}
+
+std::vector<SourceFile> files_of(const fs::path& path) { return find_source_files(path, false); }
+
+double counted(const fs::path& path) {
+  RecordSource source(path, {});
+  double tokens = 0;
+  for (int64_t i = 0;; ++i) {
+    const auto record = source.read(i);
+    if (!record) return tokens;
+    tokens += static_cast<double>(encode_words(document_text(*record, "text")).size());
+  }
+}
+
+void expect_near(const fs::path& path) {
+  const auto found = estimate_tokens(files_of(path), {}, encode_words);
+  ASSERT_TRUE(found);
+  EXPECT_GT(found->error, 0);
+  EXPECT_LT(found->error, 0.15 * found->tokens);
+  EXPECT_NEAR(found->tokens, counted(path), found->error);
+}
+
+TEST(TokenEstimate, PlacesAllOverTheBytesGiveTheTokensWithinTheErrorThatIsTold) {
+  const TemporaryFolder folder;
+  expect_near(folder.write("one.jsonl", lines_of(8'000, 1)));
+  for (int i = 0; i < 12; ++i) folder.write(fmt::format("several/{:02}.jsonl", i), lines_of(300 + 60 * i, 2));
+  expect_near(folder.path() / "several");
+  for (int i = 0; i < 24; ++i) folder.write(fmt::format("packed/{:02}.jsonl.gz", i), gzip(lines_of(300 + 10 * i, 3)));
+  expect_near(folder.path() / "packed");
+}
+
+TEST(TokenEstimate, LittleDataIsCountedAndBadRecordsHaveNoTokens) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.write("a.jsonl", lines_of(1'000, 4));
+  const auto found = estimate_tokens(files_of(path), {}, encode_words);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->tokens, counted(path));
+  EXPECT_EQ(found->error, 0);
+  const auto bad =
+      estimate_tokens(files_of(folder.write("b.jsonl", "{}\n{\"text\": \"a b \"}\n[\n")), {}, encode_words);
+  ASSERT_TRUE(bad);
+  EXPECT_EQ(bad->tokens, 3);
+}
+
+TEST(TokenEstimate, IsNoneWhereTooLittleCanBeReadInTheMiddle) {
+  const TemporaryFolder folder;
+  std::mt19937_64 random(5);
+  std::string noise;  // that does not become small
+  for (int i = 0; i < 16 << 20; ++i) noise += static_cast<char>('a' + random() % 26);
+  const std::string line = fmt::format("{{\"text\": \"{}\"}}\n", noise);
+  EXPECT_FALSE(estimate_tokens(files_of(folder.write("a.jsonl.gz", gzip(line))), {}, encode_words));
+}
+
+}  // namespace
+}  // namespace titanium::data::testing

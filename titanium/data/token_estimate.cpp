@@ -1,0 +1,139 @@
+#include "titanium/data/token_estimate.h"
+
+#include <cmath>
+#include <set>
+#include <tuple>
+
+#include "titanium/data/document.h"
+
+namespace titanium::data {
+namespace {
+
+constexpr int64_t kCounted = int64_t{8} << 20;      // stored bytes
+constexpr int64_t kWholeFile = int64_t{4} << 20;    // likewise
+constexpr int64_t kPassedOver = int64_t{64} << 20;  // of a part, on the way to a place inside it
+constexpr int64_t kTextOfPlace = int64_t{64} << 10;
+constexpr int64_t kPlaces = 32;
+constexpr size_t kFewest = 4;
+
+// What was read at a place.
+struct Sample {
+  double tokens = 0;
+  double stored = 0;  // bytes
+};
+
+struct Place {
+  SourceFile file;  // with the part that is read
+  int64_t first = 0;
+  bool whole = false;          // the whole part is read
+  double bytes_of_part = 0;    // of the file
+  double bytes_of_record = 0;  // 0: records are stored as they are
+
+  std::tuple<std::string, int64_t, int64_t> key() const { return {file.path.string(), file.part.begin, first}; }
+};
+
+int64_t tokens_of(const Record& record, const std::string& field, const Encoder& encoder) {
+  try {
+    if (has_tokens(record)) return std::ssize(document_tokens(record));
+    std::string storage;
+    return std::ssize(encoder(document_text(record, field, storage)));
+  } catch (const Error&) {  // it is bad, or the tokenizer cannot take it
+    return 0;
+  }
+}
+
+Sample read(const Place& place, ReadOptions reading, const Encoder& encoder) {
+  reading.memory_bytes = int64_t{1} << 20;
+  RecordSource source({place.file}, {.reading = reading});
+  Sample sample;
+  int64_t bytes = 0, records = 0;
+  while (place.whole || bytes < kTextOfPlace) {
+    const auto record = source.read(place.first + records);
+    if (!record) break;
+    sample.tokens += static_cast<double>(tokens_of(*record, reading.text_field, encoder));
+    bytes += std::ssize(record->bytes) + 1;
+    ++records;
+  }
+  sample.stored = place.whole                 ? place.bytes_of_part
+                  : place.bytes_of_record > 0 ? static_cast<double>(records) * place.bytes_of_record
+                                              : static_cast<double>(bytes);
+  return sample;
+}
+
+// The place at byte `offset` of a file.
+std::optional<Place> place_at(const SourceFile& file, int64_t offset, const ReadOptions& options) {
+  const auto parts = file.format->parts(file, std::max(kTextOfPlace, file.size / 1024), options);
+  const auto size = static_cast<double>(file.size);
+  if (!parts || parts->empty()) {
+    if (file.size > kWholeFile) return std::nullopt;
+    return Place{.file = file, .whole = true, .bytes_of_part = size};
+  }
+  double sum = 0, before = 0;
+  for (const FilePart& part : *parts) sum += static_cast<double>(part.bytes);
+  const double scale = size / std::max(sum, 1.0);  // of a column, to the file
+  size_t k = 0;
+  const auto bytes_of = [&] { return static_cast<double>((*parts)[k].bytes) * scale; };
+  while (k + 1 < parts->size() && before + bytes_of() <= static_cast<double>(offset)) before += bytes_of(), ++k;
+  Place place{.file = file, .bytes_of_part = bytes_of()};
+  const FilePart& part = place.file.part = (*parts)[k];
+  const bool as_they_are = file.format == &json_lines_format();
+  if (as_they_are) return place;
+  place.whole = part.records <= 0;
+  if (place.whole) return part.bytes <= kPassedOver ? std::optional(place) : std::nullopt;
+  place.bytes_of_record = place.bytes_of_part / static_cast<double>(part.records);
+  const double share =
+      std::clamp((static_cast<double>(offset) - before) / std::max(place.bytes_of_part, 1.0), 0.0, 1.0);
+  if (part.bytes <= kPassedOver) place.first = static_cast<int64_t>(share * static_cast<double>(part.records));
+  return place;
+}
+
+std::vector<Place> places_of(const std::vector<SourceFile>& files, int64_t bytes, const ReadOptions& options) {
+  std::vector<Place> places;
+  std::set<std::tuple<std::string, int64_t, int64_t>> known;
+  size_t file = 0;
+  int64_t before = 0;
+  for (int64_t i = 0; i < kPlaces; ++i) {
+    const int64_t offset = bytes / (2 * kPlaces) * (2 * i + 1);
+    while (before + files[file].size <= offset) before += files[file++].size;
+    auto place = place_at(files[file], offset - before, options);
+    if (!place) return {};  // what is left out may be unlike the rest
+    if (known.insert(place->key()).second) places.push_back(*std::move(place));
+  }
+  return places;
+}
+
+double counted(const std::vector<SourceFile>& files, const ReadOptions& options, const Encoder& encoder) {
+  RecordSource source(files, {.reading = options});
+  double tokens = 0;
+  for (int64_t i = 0;; ++i) {
+    const auto record = source.read(i);
+    if (!record) return tokens;
+    tokens += static_cast<double>(tokens_of(*record, options.text_field, encoder));
+  }
+}
+
+}  // namespace
+
+std::optional<TokenEstimate> estimate_tokens(const std::vector<SourceFile>& files, const ReadOptions& options,
+                                             const Encoder& encoder) {
+  int64_t bytes = 0;
+  for (const SourceFile& file : files) bytes += file.size;
+  if (bytes <= kCounted) return TokenEstimate{.tokens = counted(files, options, encoder)};
+  std::vector<Sample> samples;
+  Sample sum;
+  for (const Place& place : places_of(files, bytes, options)) {
+    samples.push_back(read(place, options, encoder));
+    sum.tokens += samples.back().tokens;
+    sum.stored += samples.back().stored;
+  }
+  if (samples.size() < kFewest || sum.stored <= 0) return std::nullopt;
+  const double quotient = sum.tokens / sum.stored;
+  double squares = 0;
+  for (const Sample& sample : samples) squares += std::pow(sample.tokens - quotient * sample.stored, 2);
+  const auto count = static_cast<double>(samples.size());
+  const double error = std::sqrt(squares * count / (count - 1)) / sum.stored;
+  return TokenEstimate{.tokens = quotient * static_cast<double>(bytes),
+                       .error = 2 * error * static_cast<double>(bytes)};
+}
+
+}  // namespace titanium::data
