@@ -179,6 +179,34 @@ class ObjectCheckpoints(s3_case.S3Case):
         self.assertIn("s3://runs/converted is a folder that holds something else", self.convert(source, "s3://runs/converted", "--to", "hf", "--force", *assets, code=2))
         self.assertIn("https://host/x cannot be written: only s3:// and gs:// can.", self.convert(source, "https://host/x", "--to", "hf", *assets, code=2))
 
+    # As torch writes it, without our file of checksums: the parts that a rank needs are read where they are.
+    def test_what_another_program_has_written_is_read_in_place(self):
+        larger = f"--model.hf_assets_path={self.assets('larger')}"
+        self.train("there", 2, larger)
+        (step,) = self.home.rglob("step-2")
+        for path in step.iterdir():
+            if path.name != "titanium.json":
+                self.server.put("runs", f"foreign/{path.name}", path.read_bytes())
+        begin = ["--checkpoint.no_initial_load_model_only", larger]
+        self.train("other/disk", 4, f"--checkpoint.initial_load_path={step}", *begin)
+        expected = self.losses()
+        for path in self.home.rglob("metrics.jsonl"):
+            path.unlink()
+        self.proxy.faults = [None, 503, None, "short"]
+        self.train("other/bucket", 4, "--checkpoint.initial_load_path=s3://runs/foreign", *begin, "--training.global_batch_size=2", "--training.local_batch_size=1", ranks=2)
+        self.assertEqual(list(self.losses()), [3, 4])
+        for step_number, loss in self.losses().items():
+            self.assertAlmostEqual(loss, expected[step_number], delta=2e-4)
+        self.assertEqual(list((self.home / ".cache").rglob("*.distcp")), [])
+        self.assertIn("complete", self.tool("verify", "s3://runs/foreign"))
+        (largest,) = sorted(self.server.names("runs", "foreign/") & {path.name for path in step.glob("*.distcp")}, key=lambda name: (step / name).stat().st_size)[-1:]
+        damaged = bytearray((step / largest).read_bytes())
+        damaged[len(damaged) // 2] ^= 1
+        self.server.put("runs", f"foreign/{largest}", bytes(damaged))
+        self.assertIn("checksum of bytes", self.tool("verify", "s3://runs/foreign", code=1))
+        self.server.request("DELETE", f"/runs/foreign/{largest}")
+        self.assertIn(f"{largest}, which is missing", self.tool("verify", "s3://runs/foreign", code=1))
+
     def test_conversions_that_did_not_end_are_replaced(self):
         self.train("s3://runs/j", 2)
         source, assets = "s3://runs/j/step-2", ("--hf-assets", str(self.assets("tiny")))

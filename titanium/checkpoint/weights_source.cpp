@@ -13,7 +13,6 @@
 #include "titanium/base/text/printable.h"
 #include "titanium/checkpoint/boxes.h"
 #include "titanium/checkpoint/safetensors/reader.h"
-#include "titanium/checkpoint/sidecar.h"
 #include "titanium/checkpoint/torch_file/dtype.h"
 #include "titanium/checkpoint/torch_file/former_file.h"
 #include "titanium/remote/digest.h"
@@ -66,9 +65,9 @@ std::vector<Box> some_rows(const Shape& shape) {
 }  // namespace
 
 std::unique_ptr<WeightsSource> open_weights(const fs::path& path) {
-  if (remote::is_url(path.string())) {  // what we wrote is read where it is, all else is fetched
-    const bool ours = remote::exists((path / ".metadata").string()) && remote::exists((path / kSidecarFile).string());
-    return ours ? open_dcp(path) : open_weights(remote::local_copy(path.string()));
+  if (remote::is_url(path.string())) {  // these are read where they are, all else is fetched
+    if (remote::exists((path / ".metadata").string())) return open_dcp(path);
+    return open_weights(remote::local_copy(path.string()));
   }
   if (!fs::exists(path)) throw UsageError(fmt::format("{} does not exist. Name {}.", path.string(), kKinds));
   if (!fs::is_directory(path)) return is_torch_file(path) ? open_torch_file(path) : open_safetensors(path);

@@ -79,7 +79,7 @@ std::optional<LoadSource> initial_source(const JobConfig& config) {
   LoadSource source{.folder = options.initial_load_path.value_or(config.model.hf_assets_path),
                     .hugging_face = options.initial_load_in_hf,
                     .model_only = options.initial_load_model_only};
-  if (fs::is_directory(source.folder)) return source;
+  if (remote::is_url(source.folder.string()) || fs::is_directory(source.folder)) return source;
   throw UsageError(fmt::format("{} = {} is not a folder. Name one with {}.",
                                options.initial_load_path ? "checkpoint.initial_load_path"
                                                          : "checkpoint.initial_load_in_hf: model.hf_assets_path",

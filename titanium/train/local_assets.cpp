@@ -13,6 +13,10 @@ bool is_weights(const std::string& name) {
   return false;
 }
 
+bool is_distributed_checkpoint(const std::string& path) {
+  return remote::exists((std::filesystem::path(path) / ".metadata").string());
+}
+
 }  // namespace
 
 // NOLINTNEXTLINE(performance-unnecessary-value-param): it is changed and given back.
@@ -25,7 +29,8 @@ config::LoadedConfig with_local_assets(config::LoadedConfig loaded) {
         const bool nested = name.find('/') != std::string::npos;
         return !nested && (!is_weights(name) || (begins_with_assets && name.ends_with(".safetensors")));
       }).string();
-  if (auto& path = config.checkpoint.initial_load_path) path = remote::local_copy(*path).string();
+  auto& path = config.checkpoint.initial_load_path;
+  if (path && !is_distributed_checkpoint(*path)) path = remote::local_copy(*path).string();
   return loaded;
 }
 

@@ -4,7 +4,10 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <future>
 #include <set>
 
 #include "titanium/base/error.h"
@@ -12,10 +15,10 @@
 #include "titanium/base/text/nearest_name.h"
 #include "titanium/base/text/printable.h"
 #include "titanium/checkpoint/boxes.h"
+#include "titanium/checkpoint/dcp/archive_edges.h"
 #include "titanium/checkpoint/stored_copy.h"
 #include "titanium/checkpoint/torch_file/archive.h"
 #include "titanium/checkpoint/torch_file/dtype.h"
-#include "titanium/remote/reading/byte_source.h"
 #include "titanium/remote/transport/url.h"
 
 namespace titanium::checkpoint {
@@ -26,8 +29,7 @@ constexpr int64_t kLargestGap = 1 << 20;  // bytes that are rather read than ski
 
 DcpMetadata open_metadata(const std::filesystem::path& folder, Sidecar& sidecar) {
   std::error_code ignored;
-  const bool is_address = remote::is_url(folder.string());
-  TI_CHECK(is_address || std::filesystem::is_directory(folder, ignored),
+  TI_CHECK(remote::is_url(folder.string()) || std::filesystem::is_directory(folder, ignored),
            "checkpoint folder {} does not exist. Check the path.", folder.string());
   const std::filesystem::path path = folder / ".metadata", beside = folder / kSidecarFile;
   TI_CHECK(remote::exists(path.string()),
@@ -36,11 +38,6 @@ DcpMetadata open_metadata(const std::filesystem::path& folder, Sidecar& sidecar)
            folder.string());
   const MappedFile file(path, "checkpoint metadata");
   const bool has_sidecar = remote::exists(beside.string());
-  TI_CHECK(
-      has_sidecar || !is_address,
-      "{} has no {}, so another program has written it, and it can be read from a folder alone. Copy it to one, or "
-      "name it as checkpoint.initial_load_path, which does.",
-      folder.string(), kSidecarFile);
   if (has_sidecar) {
     sidecar = parse_sidecar(MappedFile(beside, "checkpoint file").bytes(), beside.string());
     const auto found = sidecar.sums.find(".metadata");
@@ -109,6 +106,16 @@ struct DcpReader::Place {
   std::optional<uint32_t> crc;  // of all of them
 };
 
+// An archive whose bytes were not looked at.
+struct DcpReader::Parsed {
+  std::shared_ptr<const void> owner;  // of the bytes that `tensor` names
+  uint64_t begin = 0;                 // of the archive in its file
+  const std::byte* first = nullptr;   // its first byte here
+  StoredTensor tensor;
+
+  uint64_t place_of(const std::byte* byte) const { return begin + static_cast<uint64_t>(byte - first); }
+};
+
 struct DcpReader::Plan {
   struct Strided {
     DcpIndex index;
@@ -165,12 +172,14 @@ uint64_t DcpReader::size_of(const std::string& name, const std::string& file) co
   std::error_code error;
   const std::filesystem::path path = folder_ / file;
   uint64_t size = 0;
-  if (!remote::is_url(path.string())) {
-    size = std::filesystem::file_size(path, error);
-  } else if (remote::exists(path.string())) {
-    size = static_cast<uint64_t>(remote::open_bytes(path.string())->size());
+  if (remote::is_url(path.string())) {
+    try {
+      size = static_cast<uint64_t>((objects_[file] = remote::open_bytes(path.string()))->size());
+    } catch (const remote::NotFound&) {
+      error = std::make_error_code(std::errc::no_such_file_or_directory);
+    }
   } else {
-    error = std::make_error_code(std::errc::no_such_file_or_directory);
+    size = std::filesystem::file_size(path, error);
   }
   TI_CHECK(error != std::errc::no_such_file_or_directory, "{} lies in {}, which is missing. {}", where(name),
            printable(file), kRemedy);
@@ -199,18 +208,43 @@ const DcpLocation& DcpReader::location(const DcpIndex& index) const {
   return location;
 }
 
-std::span<const std::byte> DcpReader::mapped(const DcpLocation& location) const {
+DcpReader::Parsed DcpReader::parse(const DcpIndex& index) const {
+  const DcpLocation& place = location(index);
+  const auto offset = static_cast<uint64_t>(place.offset), length = static_cast<uint64_t>(place.length);
+  std::shared_ptr<const void> owner;
+  std::span<const std::byte> bytes;
+  if (remote::is_url(folder_.string())) {
+    const auto edges = std::make_shared<ArchiveEdges>(object(place.file), place.offset, place.length);
+    bytes = edges->bytes();
+    owner = edges;
+  } else {
+    const auto file = mapped(place.file);
+    bytes = file->bytes();
+    TI_CHECK(offset <= bytes.size() && length <= bytes.size() - offset, "{} has become shorter. {}",
+             (folder_ / place.file).string(), kRemedy);
+    bytes = bytes.subspan(offset, length);
+    owner = file;
+  }
+  TorchArchive archive(bytes, where(index.name));
+  archive.verify_head();
+  StoredTensor stored = archive.tensor(archive.value());
+  return {.owner = std::move(owner), .begin = offset, .first = bytes.data(), .tensor = std::move(stored)};
+}
+
+std::shared_ptr<const MappedFile> DcpReader::mapped(const std::string& name) const {
   const std::lock_guard lock(mutex_);
-  auto& file = files_[location.file];
+  auto& file = files_[name];
   if (!file) {
-    file = std::make_unique<MappedFile>(folder_ / location.file, "checkpoint file");
+    file = std::make_shared<MappedFile>(folder_ / name, "checkpoint file");
     ::madvise(file->bytes().data(), file->bytes().size(), MADV_RANDOM);  // a page here and there is all that is parsed
   }
-  const auto offset = static_cast<uint64_t>(location.offset), length = static_cast<uint64_t>(location.length);
-  const auto bytes = std::span<const std::byte>(file->bytes());
-  TI_CHECK(offset <= bytes.size() && length <= bytes.size() - offset, "{} has become shorter. {}",
-           (folder_ / location.file).string(), kRemedy);
-  return bytes.subspan(offset, length);
+  return file;
+}
+
+// One whose size is known.
+const remote::ByteSource& DcpReader::object(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  return *objects_.at(name);
 }
 
 Tensor DcpReader::read_archive(const DcpIndex& index) const {
@@ -238,15 +272,13 @@ DcpReader::Place DcpReader::place_of(const std::string& name, const DcpTensor& s
     const uint64_t head = archive.head().size(), length = head + archive.data_size() + archive.tail(0).size();
     if (length == static_cast<uint64_t>(place.length)) return {.file = place.file, .begin = begin + head, .crc = {}};
   }
-  const auto bytes = mapped(place);
-  const TorchArchive archive(bytes, where(name));
-  archive.verify_head();
-  const StoredTensor stored = archive.tensor(archive.value());
+  const Parsed parsed = parse({name, chunk.offset});
+  const StoredTensor& stored = parsed.tensor;
   TI_CHECK(stored.dtype == saved.dtype && stored.shape == chunk.shape,
            "{}: the chunk at [{}] is stored as {} of shape [{}], but the metadata say {} of shape [{}]. {}",
            where(name), fmt::join(chunk.offset, ", "), torch_dtype(stored.dtype).name, fmt::join(stored.shape, ", "),
            torch_dtype(saved.dtype).name, fmt::join(chunk.shape, ", "), kRemedy);
-  Place found{.file = place.file, .begin = begin + static_cast<uint64_t>(stored.data - bytes.data()), .crc = {}};
+  Place found{.file = place.file, .begin = parsed.place_of(stored.data), .crc = {}};
   const auto elements = static_cast<uint64_t>(volume(stored.shape));
   for (size_t dim = 0; dim < stored.shape.size(); ++dim) {
     const bool matters = elements > 0 && stored.shape[dim] > 1;
@@ -312,11 +344,32 @@ void DcpReader::plan_chunk(const DcpRequest& request, const Box& chunk, const Bo
   }
 }
 
-void DcpReader::read(std::span<const DcpRequest> requests, int threads, const std::string& label) const {
+// Where another program has written into a bucket, two requests tell where a chunk lies; many are made at a time.
+DcpReader::Plan DcpReader::plan_all(std::span<const DcpRequest> requests) const {
+  constexpr size_t kAtATime = 16;
+  const bool asks = remote::is_url(folder_.string()) && sidecar_.sums.empty();
+  std::vector<Plan> plans(requests.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < requests.size(); i = next++) plan(requests[i], plans[i]);
+  };
+  std::vector<std::future<void>> others;
+  for (size_t i = 1; asks && i < std::min(kAtATime, requests.size()); ++i)
+    others.push_back(std::async(std::launch::async, work));
+  work();
+  for (auto& other : others) other.get();
   Plan all;
+  for (Plan& one : plans) {
+    std::ranges::move(one.stretches, std::back_inserter(all.stretches));
+    std::ranges::move(one.strided, std::back_inserter(all.strided));
+  }
+  return all;
+}
+
+void DcpReader::read(std::span<const DcpRequest> requests, int threads, const std::string& label) const {
+  Plan all = plan_all(requests);
   StretchOptions options{.threads = threads, .keep_going = false, .stream = {}};
   for (const DcpRequest& request : requests) {
-    plan(request, all);
     const c10::Device device = request.destination.device();
     if (!device.is_cpu()) options.stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   }
@@ -367,17 +420,15 @@ std::vector<DcpIndex> DcpReader::indexes() const {
 
 Stretch DcpReader::stored_bytes(const DcpIndex& index) const {
   const DcpLocation& place = location(index);
-  const auto bytes = mapped(place);
-  const TorchArchive archive(bytes, where(index.name));
   Stretch stretch{.file = place.file, .what = fmt::format("\"{}\"", printable(index.name)), .crc = {}, .use = {}};
-  if (index.offset) {
-    archive.verify_head();
-  } else {
-    archive.verify();
+  if (!index.offset) {
+    const Tensor content = read_archive(index);
+    TorchArchive(bytes_of(content), where(index.name)).verify();
     return stretch;
   }
-  const ZipArchive::Record storage = archive.tensor(archive.value()).storage;
-  stretch.begin = static_cast<uint64_t>(place.offset) + static_cast<uint64_t>(storage.bytes.data() - bytes.data());
+  const Parsed parsed = parse(index);
+  const ZipArchive::Record& storage = parsed.tensor.storage;
+  stretch.begin = parsed.place_of(storage.bytes.data());
   stretch.end = stretch.begin + storage.bytes.size();
   if (storage.crc != 0) stretch.crc = storage.crc;
   return stretch;

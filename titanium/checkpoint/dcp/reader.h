@@ -13,6 +13,7 @@
 #include "titanium/checkpoint/io/mapped_file.h"
 #include "titanium/checkpoint/io/stretch_reader.h"
 #include "titanium/checkpoint/sidecar.h"
+#include "titanium/remote/reading/byte_source.h"
 
 namespace titanium::checkpoint {
 
@@ -27,8 +28,8 @@ struct DcpRequest {
 // Several threads may read at the same time.
 class DcpReader {
  public:
-  // Reads `.metadata` of the folder, and `titanium.json` where there is one. Throws Error when the folder or the first
-  // is missing, when one of them is damaged, or when they do not belong together.
+  // Reads `.metadata` of the folder, which may be at an address, and `titanium.json` where there is one. Throws Error
+  // when the folder or the first is missing, when one of them is damaged, or when they do not belong together.
   explicit DcpReader(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -65,6 +66,7 @@ class DcpReader {
  private:
   struct Plan;
   struct Place;
+  struct Parsed;
 
   const DcpEntry& entry(const std::string& name) const;
   std::string where(const std::string& name) const;
@@ -72,12 +74,15 @@ class DcpReader {
   uint64_t size_of(const std::string& name, const std::string& file) const;
   // Where an archive is; it lies inside an existing file.
   const DcpLocation& location(const DcpIndex& index) const;
-  // The same, for parsing.
-  std::span<const std::byte> mapped(const DcpLocation& location) const;
+  // What the archive of a tensor says, without its bytes.
+  Parsed parse(const DcpIndex& index) const;
+  std::shared_ptr<const MappedFile> mapped(const std::string& name) const;
+  const remote::ByteSource& object(const std::string& name) const;
   // All of an archive, checked.
   Tensor read_archive(const DcpIndex& index) const;
   Place place_of(const std::string& name, const DcpTensor& saved, const Box& chunk) const;
   void plan(const DcpRequest& request, Plan& plan) const;
+  Plan plan_all(std::span<const DcpRequest> requests) const;
   void plan_chunk(const DcpRequest& request, const Box& chunk, const Box& piece, Plan& plan) const;
   // Everything that has bytes of its own in a file.
   std::vector<DcpIndex> indexes() const;
@@ -89,7 +94,8 @@ class DcpReader {
   DcpMetadata metadata_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, uint64_t> sizes_;
-  mutable std::map<std::string, std::unique_ptr<MappedFile>> files_;
+  mutable std::map<std::string, std::shared_ptr<const MappedFile>> files_;
+  mutable std::map<std::string, std::unique_ptr<remote::ByteSource>> objects_;  // where the folder is an address
 };
 
 }  // namespace titanium::checkpoint
