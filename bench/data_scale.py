@@ -2,7 +2,7 @@
 
   bench/data_scale.py BUILD_FOLDER [FILES]
 
-Files are made in a temporary folder and were just written, so that they are in the page cache.
+FILES = 0 measures memory alone. Files are made in a temporary folder and were just written, so that they are in the page cache.
 """
 
 import gzip
@@ -50,23 +50,38 @@ def other_formats(lines):
     return [folder / name for name in ("groups.parquet", "whole.parquet", "stream.arrow", "packed.arrow", "lines.jsonl.gz", "lines.jsonl.zst")]
 
 
+def larger_pages(folder):
+    """Documents of 3 KB of letters that compress little: pages of 3 MB, in groups of 2,000 rows and in one group of 65 MB."""
+    rng = random.Random(2)
+    table = pyarrow.table({"text": [rng.randbytes(rng.randrange(200, 3_000)).hex() for _ in range(20_000)]})
+    pyarrow.parquet.write_table(table, folder / "pages.parquet", compression="zstd", row_group_size=2000)
+    pyarrow.parquet.write_table(table, folder / "large_group.parquet", compression="none")
+    return [folder / "pages.parquet", folder / "large_group.parquet"]
+
+
+def start_with_many(folder, text):
+    for i in range(FILES):
+        place = folder / f"{i // 1000:03}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{i:06}.jsonl").write_text(text)
+    starts = [run("start", folder) for _ in range(3)]
+    print(f"start with {FILES} files: {min(s['seconds'] for s in starts):.2f} s ({min(s['processor_seconds'] for s in starts):.2f} s of processor time); pyarrow's data set to its first rows: {discovery(folder):.2f} s")
+
+
 def main():
     rng = random.Random(1)
     line = lambda words: json.dumps({"text": " ".join(rng.choices(["alpha", "beta", "gamma", "delta"], k=words))}) + "\n"
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        text = line(600)
-        for i in range(FILES):
-            place = folder / "many" / f"{i // 1000:03}"
-            place.mkdir(parents=True, exist_ok=True)
-            (place / f"{i:06}.jsonl").write_text(text)
-        starts = [run("start", folder / "many") for _ in range(3)]
-        print(f"start with {FILES} files: {min(s['seconds'] for s in starts):.2f} s ({min(s['processor_seconds'] for s in starts):.2f} s of processor time); pyarrow's data set to its first rows: {discovery(folder / 'many'):.2f} s")
+        if FILES > 0:
+            start_with_many(folder / "many", line(600))
         lines = folder / "lines.jsonl"
         lines.write_text("".join(line(rng.randrange(20, 600)) for _ in range(20_000)))
-        for path in (lines, *other_formats(lines)):
+        for path in (lines, *other_formats(lines), *larger_pages(folder)):
             memory = run("memory", path, 100)
             print(f"100 sources, {path.name}: peak memory {memory['peak_bytes'] / 2**20:.0f} MiB, saved position {memory['state_bytes'] / 1000:.0f} KB")
+        if FILES == 0:
+            return
         tokens = folder / "tokens.bin"
         numpy.random.default_rng(1).integers(1, 50_000, 100_000_000, dtype=numpy.uint16).tofile(tokens)
         for path in (tokens, lines):

@@ -17,7 +17,7 @@ if(NOT arrow_folder)
   return()
 endif()
 
-add_library(titanium_arrow MODULE titanium/data/plugin/arrow.cpp)
+add_library(titanium_arrow MODULE titanium/data/plugin/arrow.cpp titanium/data/plugin/paged_texts.cpp)
 target_include_directories(titanium_arrow PRIVATE ${PROJECT_SOURCE_DIR})
 target_include_directories(titanium_arrow SYSTEM PRIVATE ${arrow_folder}/include)
 target_compile_options(titanium_arrow PRIVATE ${TITANIUM_WARNINGS} -fvisibility=hidden)

@@ -47,7 +47,6 @@ void memory(const std::string& path, int64_t count) {
                                   .path = path,
                                   .cache_bytes = (size_t{256} << 20) / static_cast<size_t>(count),
                                   .max_readers = 1,
-                                  .closes_readers = count > 64,
                                   .in_mix = true,
                                   .striping = StripingChoice::kAuto,
                                   .most_lanes = StripingLimits{}.lanes / count}});

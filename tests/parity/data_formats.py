@@ -101,6 +101,53 @@ class DataFormats(unittest.TestCase):
             found |= {samples(self.folder / f"groups.{ending}") for ending in ("parquet", "arrow")}
         self.assertEqual(len(found), 1)
 
+    # Dictionaries that are given up in the middle, pages of a few rows, and readers that rest inside them (in mixes with a stop).
+    def test_parquet_of_all_encodings_and_pages(self):
+        nullable = pyarrow.table({"text": DOCUMENTS})
+        required = nullable.cast(pyarrow.schema([pyarrow.field("text", pyarrow.string(), nullable=False)]))
+        nested = pyarrow.table({"meta": [{"text": text} for text in DOCUMENTS]})
+        encodings = [dict(use_dictionary=True, dictionary_pagesize_limit=100_000), dict(use_dictionary=True), *(dict(use_dictionary=False, column_encoding=name) for name in ("PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"))]
+        lines = self.folder / "lines.jsonl"
+        path = self.folder / "pages.parquet"
+        expected = mixed([lines, lines], "records", False, "1")
+        for encoding in encodings:
+            for version in ("1.0", "2.0"):
+                for table in (nullable, required):
+                    pyarrow.parquet.write_table(table, path, data_page_version=version, data_page_size=4000, write_batch_size=16, **encoding)
+                    self.assertEqual(samples(path), self.expected, (encoding, version))
+                    for layouts in ("1", "124"):
+                        self.assertEqual(mixed([path, lines], "records", False, layouts), expected, (encoding, version, layouts))
+        pyarrow.parquet.write_table(nested, path, data_page_size=4000, write_batch_size=16)
+        self.assertEqual(samples(path, "meta.text"), self.expected)
+
+    # Each of 120 blocks would read the group again from its beginning; a page takes a buffer of 256 KiB.
+    def test_readers_that_rest_find_their_page_again(self):
+        rng = random.Random(14)
+        table = pyarrow.table({"text": [rng.randbytes(rng.randrange(10, 90)).hex() for _ in range(120_000)]})
+        path = self.folder / "resting.parquet"
+        pyarrow.parquet.write_table(table, path, compression="none", use_dictionary=False, row_group_size=120_000, data_page_size=100_000, write_batch_size=256)
+        self.assertEqual(read_share(path, 0, 1, "resting", 0)[0], read_share(path, 0, 1, "share", 0)[0])
+        self.assertLess(read_share(path, 0, 1, "resting", 0)[2], 4 * path.stat().st_size)
+
+    # 60 open readers would hold a page of 8 MB each, or a batch.
+    def test_readers_of_many_sources_hold_little(self):
+        table = pyarrow.table({"text": [f"{i} " + "word " * 1600 for i in range(2048)]})  # 16 MB
+        sets = {"many.parquet": None, "many.stream.arrow": pyarrow.ipc.new_stream, "many.file.arrow": pyarrow.ipc.new_file}
+        for name, new in sets.items():
+            path = self.folder / name
+            if new is None:
+                pyarrow.parquet.write_table(table, path, compression="zstd", use_dictionary=False)
+            else:
+                with pyarrow.OSFile(str(path), "wb") as sink, new(sink, table.schema, options=pyarrow.ipc.IpcWriteOptions(compression="zstd")) as writer:
+                    writer.write_table(table)
+            command = [DRIVER, "mix", "records", "0", "1", "60", *[str(path)] * 60]
+            with tempfile.TemporaryFile() as output:
+                process = subprocess.Popen(command, stdout=output)
+                _, status, used = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(process.returncode, 0)
+            self.assertLess(used.ru_maxrss, 350 << 10, name)
+
     def test_several_parquet_files_are_one_set(self):
         folder = self.folder / "parts"
         folder.mkdir()

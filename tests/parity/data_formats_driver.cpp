@@ -6,11 +6,11 @@
 //   run without a stop; says into how many lanes.
 // data_formats_driver mix STRIPING SHUFFLE RANKS STEPS PATH PATH ...
 //   the samples of a mix of these, STRIPING as in training.data_striping, SHUFFLE 0 or 1, RANKS as above for STEPS
-//   steps. With a stop, readers are closed where they can be.
+//   steps. With a stop, readers give their memory back between reads.
 // data_formats_driver share PATH FIELD RANK RANKS BYTES
 //   one reader of that many reads an epoch, dealt by blocks of that size or, with 0, by records; the number of its
 //   samples, its lanes, and the bytes that the process has read. The same with `shuffled` instead of `share`, or with
-//   `closing`, as one of so many sources that readers are closed between reads.
+//   `resting`, as one of so many sources that readers give their memory back between reads.
 // data_formats_driver fuzz PATH FIELD ROUNDS SEED
 //   damages the file in a copy beside it that often and reads it; prints how many were read and how many refused, and
 //   the most memory that the process has had, in bytes.
@@ -100,7 +100,7 @@ void run_mix(const std::vector<std::string>& paths, StripingChoice striping, boo
       corpus.in_mix = true;
       corpus.shuffle = shuffle;
       corpus.shuffle_window = 128;
-      corpus.closes_readers = layouts.size() > 1;
+      if (layouts.size() > 1) corpus.held_bytes = 0;
       entries.push_back({.corpus = corpus});
     }
     const std::vector<MixturePiece> weights = {{.first = 0, .weights = std::vector<double>(paths.size(), 1.0)}};
@@ -124,7 +124,7 @@ void read_share(const std::vector<std::string>& given) {
   corpus.ranks = std::stoll(given[4]);
   corpus.block_bytes = block_bytes;
   corpus.shuffle = given[0] == "shuffled";
-  corpus.closes_readers = given[0] == "closing";
+  if (given[0] == "resting") corpus.held_bytes = 0;
   corpus.cache_bytes = size_t{16} << 20;
   Loader loader(corpus, encode_bytes, {.batch = 1, .packing = {.seq_len = 100, .infinite = false}});
   int64_t samples = 0;

@@ -110,8 +110,9 @@ class BlockReader {
   // find it again would cost reading.
   virtual bool is_entrance() const { return false; }
 
-  // Whether a reader that takes much memory while it is open gets back to position() at little cost.
-  virtual bool reopens_quickly() const { return false; }
+  // After a read: a reader that holds much between reads counts it, and gives it back where all readers of the process
+  // hold more than `most` bytes and it finds its place again at little cost. See Note [Readers that rest].
+  virtual void settle(int64_t /*most*/) {}
 
   // All tokens of the file, where it holds tokens and says how many.
   virtual std::optional<int64_t> tokens() const { return std::nullopt; }

@@ -51,7 +51,7 @@ RecordSourceOptions Corpus::source_options() const {
           .allow_empty_files = options_.skip_bad_records,
           .cache_bytes = options_.cache_bytes,
           .max_readers = options_.max_readers,
-          .closes_readers = options_.closes_readers};
+          .held_bytes = options_.held_bytes};
 }
 
 // False where the data is dealt by records.

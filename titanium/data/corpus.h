@@ -46,9 +46,9 @@ struct CorpusOptions {
   int64_t max_record_bytes = ReadOptions{}.max_record_bytes;
   std::string token_dtype = ReadOptions{}.token_dtype;
   size_t max_readers = RecordSourceOptions{}.max_readers;
-  bool closes_readers = false;  // as RecordSourceOptions has it
-  bool in_mix = false;          // keeps the number of streams
-  bool images = false;          // records are samples of archives, with a picture and a caption
+  int64_t held_bytes = RecordSourceOptions{}.held_bytes;
+  bool in_mix = false;  // keeps the number of streams
+  bool images = false;  // records are samples of archives, with a picture and a caption
   // With `images`: the folder whose archives are at `path`, with encodings instead of pictures. None: pictures.
   std::shared_ptr<const PreparedImages> prepared = nullptr;
   int64_t epochs = 0;  // passes until the data has ended; 0: no end of its own

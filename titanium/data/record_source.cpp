@@ -75,10 +75,10 @@ const Anchor& RecordSource::place_before(int64_t record) const {
 }
 
 std::shared_ptr<const Block> RecordSource::find_block(int64_t record, const std::stop_token& stop) {
-  for (;;) {
+  for (bool reads = false;; reads = true) {
     if (stop.stop_requested()) throw Cancelled{};
     if (auto block = find_cached(record)) {
-      if (options_.closes_readers) std::erase_if(readers_, [](const auto& open) { return open->reopens_quickly(); });
+      if (reads && !readers_.empty()) readers_.front()->settle(options_.held_bytes);
       return block;
     }
     if (total_ && record >= *total_) return nullptr;

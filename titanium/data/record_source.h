@@ -49,8 +49,8 @@ struct RecordSourceOptions {
   bool allow_empty_files = false;
   size_t cache_bytes = size_t{256} << 20;
   size_t max_readers = 8;
-  bool closes_readers = false;  // as soon as they have what was asked for, where their place is quickly found again
-  bool forgets_places = false;  // keeps the beginnings of blocks only of the files that are being read
+  int64_t held_bytes = int64_t{64} << 20;  // that readers of all sources may hold between reads, if they can help it
+  bool forgets_places = false;             // keeps the beginnings of blocks only of the files that are being read
 };
 
 // Thread-safe. Records that have been returned stay valid after the source is

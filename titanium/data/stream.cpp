@@ -23,13 +23,14 @@ std::optional<Sample> Stream::next(const std::stop_token& stop) {
   sample.tokens.reserve(wanted);
   while (sample.tokens.size() < wanted) {
     if (!document_ && !open_document(stop)) return remainder(std::move(sample));
-    const auto begin = static_cast<size_t>(position_.token);
+    const auto begin = static_cast<size_t>(position_.token - first_token_);
     const size_t count = std::min(wanted - sample.tokens.size(), document_->size() - begin);
     append(sample, count);
     position_.token += static_cast<int64_t>(count);
     token_seen_ |= count > 0;
     if (begin + count == document_->size()) leave_document();
   }
+  keep_rest();
   ++position_.samples;
   sample.after = position_;
   return sample;
@@ -39,7 +40,7 @@ std::optional<Sample> Stream::next(const std::stop_token& stop) {
 void Stream::append(Sample& sample, size_t count) {
   bool starts = position_.token == 0;
   for (size_t i = 0; i < count; ++i) {
-    const int32_t token = (*document_)[static_cast<size_t>(position_.token) + i];
+    const int32_t token = (*document_)[static_cast<size_t>(position_.token - first_token_) + i];
     if (starts && !sample.tokens.empty()) sample.document_starts.push_back(static_cast<int32_t>(sample.tokens.size()));
     sample.tokens.push_back(token);
     starts = token == options_.end_of_document;
@@ -61,7 +62,18 @@ bool Stream::open_document(const std::stop_token& stop) {
            position_.token, position_.record, document->tokens.size());
   position_.entrance = document->entrance.value_or(position_.entrance);
   document_ = std::move(document->tokens);
+  first_token_ = 0;
   return true;
+}
+
+// A mix of many sources has a document begun in each stream of each of them. What is copied is at most as much as was
+// delivered.
+void Stream::keep_rest() {
+  if (!document_) return;
+  const auto used = static_cast<size_t>(position_.token - first_token_), rest = document_->size() - used;
+  if (used < rest && document_->capacity() < 2 * document_->size()) return;
+  document_ = std::vector<int32_t>(document_->end() - static_cast<std::ptrdiff_t>(rest), document_->end());
+  first_token_ = position_.token;
 }
 
 void Stream::leave_document() {

@@ -57,6 +57,7 @@ class Stream {
   bool open_document(const std::stop_token& stop);
   void leave_document();
   void append(Sample& sample, size_t count);
+  void keep_rest();
   void begin_again();
   std::optional<Sample> remainder(Sample sample) const;
 
@@ -64,8 +65,9 @@ class Stream {
   PackingOptions options_;
   int64_t stream_;
   StreamPosition position_;
-  std::optional<std::vector<int32_t>> document_;  // tokens of position_.record
-  bool token_seen_ = false;                       // in this pass
+  std::optional<std::vector<int32_t>> document_;  // tokens of position_.record, from first_token_ on
+  int64_t first_token_ = 0;
+  bool token_seen_ = false;  // in this pass
   bool pass_is_whole_ = false;
 };
 

@@ -5,6 +5,7 @@
 #include "titanium/base/text/printable.h"
 #include "titanium/data/format/formats.h"
 #include "titanium/data/plugin/arrow_functions.h"
+#include "titanium/data/reader_memory.h"
 #include "titanium/data/source_files.h"
 #include "titanium/remote/reading/windowed_bytes.h"
 #include "titanium/remote/transport/url.h"
@@ -100,6 +101,12 @@ class ColumnFile {
     if (found < 0) refuse();
     return found > 0;
   }
+  int64_t held_bytes() const { return arrow_.held_bytes(handle_); }
+  bool rest(int64_t row) {
+    const int32_t rests = arrow_.rest(handle_, row, error_.data(), error_.size());
+    if (rests < 0) refuse();
+    return rests > 0;
+  }
 
  private:
   [[noreturn]] void refuse() const {
@@ -114,10 +121,6 @@ class ColumnFile {
   void* handle_ = nullptr;
   std::array<char, 1024> error_{};
 };
-
-// Bytes that are decoded, or fetched from an address and decoded, in a moment.
-constexpr int64_t kQuickGroup = 32 << 20;
-constexpr int64_t kQuickRemoteGroup = 1 << 20;
 
 class ColumnReader : public BlockReader {
  public:
@@ -170,13 +173,12 @@ class ColumnReader : public BlockReader {
 
   bool is_entrance() const override { return !inside_group_; }
 
-  // An open group keeps a page, what it was packed into, and a dictionary. A stream is read from its beginning again.
-  bool reopens_quickly() const override {
-    const int64_t groups = column_.groups();
-    if (groups < 0) return false;
-    const int64_t bytes = group_.offset < groups ? column_.bytes(group_.offset) : 0;
-    const int64_t most = remote::is_url(file_.path.string()) ? kQuickRemoteGroup : kQuickGroup;
-    return bytes >= 0 && bytes <= most;
+  // An open group keeps a page and a dictionary, or a batch. The windows of an address stay: reading them again costs.
+  void settle(int64_t most) override {
+    memory_.set(column_.held_bytes());
+    if (!inside_group_ || !ReaderMemory::exceeds(most) || !column_.rest(position_.record - group_.record)) return;
+    rows_.count = used_ = 0;
+    memory_.set(column_.held_bytes());
   }
 
  private:
@@ -228,6 +230,7 @@ class ColumnReader : public BlockReader {
   Anchor group_;        // the beginning of the group that position_ is in
   bool inside_group_ = false;
   bool served_ = false;  // a block since it was opened: other streams want what follows
+  ReaderMemory memory_;
 };
 
 // Groups that follow each other until they have `bytes`.

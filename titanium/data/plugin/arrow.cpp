@@ -3,9 +3,11 @@
 #include <arrow/io/file.h>
 #include <arrow/io/interfaces.h>
 #include <arrow/ipc/reader.h>
+#include <arrow/util/byte_size.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/file_reader.h>
 #include <parquet/schema.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,30 +15,24 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "titanium/data/plugin/arrow_functions.h"
+#include "titanium/data/plugin/paged_texts.h"
+#include "titanium/data/plugin/program_file.h"
+#include "titanium/data/plugin/results.h"
 
+namespace titanium::data::plugin {
 namespace {
 
 constexpr int64_t kFewestRows = 16, kRowsAtOnce = 1024;
 constexpr int64_t kBytesAtOnce = int64_t{1} << 19;  // about, of rows that are decoded
 constexpr int64_t kReadBytes = int64_t{256} << 10;
 
-[[noreturn]] void fail(const std::string& message) { throw std::runtime_error(message); }
-
-void check(const arrow::Status& status) {
-  if (!status.ok()) fail(status.message() + ".");
-}
-
-template <typename T>
-T value_of(arrow::Result<T> result) {
-  check(result.status());
-  return std::move(result).ValueUnsafe();
-}
+// What is read again, of a file of this machine or an address, for a reader that gives back its memory.
+constexpr int64_t kQuickBytes = int64_t{32} << 20, kQuickRemoteBytes = int64_t{1} << 20;
 
 std::vector<std::string> split(const std::string& path) {
   std::vector<std::string> parts;
@@ -183,19 +179,31 @@ class Rows {
 
 class File {
  public:
-  explicit File(std::string column) : column_(std::move(column)) {}
   virtual ~File() = default;
   virtual int64_t groups() const = 0;
   virtual int64_t rows(int64_t group) const = 0;
   virtual int64_t bytes(int64_t /*group*/) const { return -1; }
   virtual bool enter(int64_t group) = 0;
+  virtual bool next(TitaniumRows& rows) = 0;  // false at the end of the group
+  virtual int64_t held_bytes() const = 0;
+  virtual bool rest(int64_t row) = 0;
+};
 
-  // False at the end of the group.
-  bool next(TitaniumRows& rows) {
+// Groups that are read as record batches.
+class Batches : public File {
+ public:
+  Batches(std::string column, bool is_remote) : column_(std::move(column)), is_remote_(is_remote) {}
+
+  bool next(TitaniumRows& rows) override {
+    if (std::exchange(rests_, false)) enter_again();
     while (batch_ == nullptr || at_ == batch_->num_rows()) {
       batch_ = next_batch();
-      at_ = 0;
-      if (batch_ == nullptr) return false;
+      if (batch_ == nullptr) {
+        forget();
+        return false;
+      }
+      at_ = std::min(passed_over_, batch_->num_rows());
+      passed_over_ -= at_;
     }
     const int64_t count = std::min(kRowsAtOnce, batch_->num_rows() - at_);
     piece_ = find_column(*batch_, column_)->Slice(at_, count);
@@ -206,67 +214,38 @@ class File {
     return true;
   }
 
+  int64_t held_bytes() const override { return batch_ == nullptr ? 0 : arrow::util::TotalBufferSize(*batch_); }
+
+  bool rest(int64_t row) override {
+    if (!is_quick(bytes_of_rest())) return false;
+    forget();
+    rests_ = true;
+    passed_over_ = row;
+    return true;
+  }
+
  protected:
   virtual std::shared_ptr<arrow::RecordBatch> next_batch() = 0;  // of the group; null at its end
-  void forget() { batch_ = nullptr; }
+  virtual void enter_again() = 0;                                // the group that was entered last
+  virtual int64_t bytes_of_rest() const { return held_bytes(); }
+  bool is_quick(int64_t bytes) const { return bytes <= (is_remote_ ? kQuickRemoteBytes : kQuickBytes); }
+  void forget() {
+    batch_ = nullptr;
+    piece_ = nullptr;
+    rests_ = false;
+    passed_over_ = 0;
+  }
 
   const std::string column_;
 
  private:
+  const bool is_remote_;
   std::shared_ptr<arrow::RecordBatch> batch_;
   int64_t at_ = 0;
+  bool rests_ = false;
+  int64_t passed_over_ = 0;  // rows that were given before it rested
   std::shared_ptr<arrow::Array> piece_;
   Rows rows_;
-};
-
-// What the program reads.
-class ProgramFile : public arrow::io::RandomAccessFile {
- public:
-  explicit ProgramFile(const TitaniumBytes& bytes) : bytes_(bytes) {}
-
-  void expect(int64_t begin, int64_t end) { bytes_.expect(bytes_.source, begin, end); }
-
-  arrow::Status Close() override {
-    closed_ = true;
-    return arrow::Status::OK();
-  }
-  bool closed() const override { return closed_; }
-  arrow::Result<int64_t> Tell() const override { return position_; }
-  arrow::Status Seek(int64_t position) override {
-    position_ = position;
-    return arrow::Status::OK();
-  }
-  arrow::Result<int64_t> GetSize() override { return bytes_.size; }
-
-  arrow::Result<int64_t> ReadAt(int64_t position, int64_t count, void* out) override {
-    if (position < 0 || count < 0) return arrow::Status::IOError("the file is damaged: it points to nowhere");
-    count = std::min(count, std::max(bytes_.size - position, int64_t{0}));
-    if (count > 0 && bytes_.read(bytes_.source, position, count, static_cast<char*>(out)) != 0)
-      return arrow::Status::IOError("it cannot be read");
-    return count;
-  }
-  arrow::Result<std::shared_ptr<arrow::Buffer>> ReadAt(int64_t position, int64_t count) override {
-    const int64_t there = std::min(count, std::max(bytes_.size - position, int64_t{0}));
-    if (position < 0 || there < 0) return arrow::Status::IOError("the file is damaged: it points to nowhere");
-    ARROW_ASSIGN_OR_RAISE(std::shared_ptr<arrow::Buffer> buffer, arrow::AllocateBuffer(there));
-    ARROW_ASSIGN_OR_RAISE(const int64_t got, ReadAt(position, there, buffer->mutable_data()));
-    return got == there ? buffer : arrow::SliceBuffer(buffer, 0, got);
-  }
-  arrow::Result<int64_t> Read(int64_t count, void* out) override {
-    ARROW_ASSIGN_OR_RAISE(const int64_t got, ReadAt(position_, count, out));
-    position_ += got;
-    return got;
-  }
-  arrow::Result<std::shared_ptr<arrow::Buffer>> Read(int64_t count) override {
-    ARROW_ASSIGN_OR_RAISE(std::shared_ptr<arrow::Buffer> buffer, ReadAt(position_, count));
-    position_ += buffer->size();
-    return buffer;
-  }
-
- private:
-  const TitaniumBytes bytes_;
-  int64_t position_ = 0;
-  bool closed_ = false;
 };
 
 // When a file of this machine was last written; empty for others.
@@ -308,20 +287,18 @@ class Footers {
   std::list<std::pair<std::string, std::shared_ptr<parquet::FileMetaData>>> known_;
 };
 
-class ParquetFile : public File {
+class ParquetFile : public Batches {
  public:
   // Without `file`, which is there for bytes of the program, the file at `path` is opened.
   ParquetFile(const std::string& path, std::shared_ptr<ProgramFile> file, const std::string& column)
-      : File(column), file_(std::move(file)) {
-    parquet::ReaderProperties properties = parquet::default_reader_properties();
-    properties.enable_buffered_stream();
-    properties.set_buffer_size(kReadBytes);
-    properties.set_page_checksum_verification(true);  // of pages that have one
-    std::shared_ptr<arrow::io::RandomAccessFile> bytes = file_;
-    if (!bytes) bytes = value_of(arrow::io::ReadableFile::Open(path));
-    const std::string key = path + ":" + std::to_string(value_of(bytes->GetSize())) + ":" + time_of_change(path);
+      : Batches(column, file != nullptr), remote_(std::move(file)), file_(remote_) {
+    properties_.enable_buffered_stream();
+    properties_.set_buffer_size(kReadBytes);
+    properties_.set_page_checksum_verification(true);  // of pages that have one
+    if (!file_) file_ = value_of(arrow::io::ReadableFile::Open(path));
+    const std::string key = path + ":" + std::to_string(value_of(file_->GetSize())) + ":" + time_of_change(path);
     parquet::arrow::FileReaderBuilder builder;
-    check(builder.Open(bytes, properties, Footers::all().find(key)));
+    check(builder.Open(file_, properties_, Footers::all().find(key)));
     parquet::ArrowReaderProperties reading(/*use_threads=*/false);
     reading.set_pre_buffer(false);
     builder.properties(reading);
@@ -343,18 +320,48 @@ class ParquetFile : public File {
   }
   bool enter(int64_t group) override {
     forget();
+    texts_ = nullptr;
     if (group >= groups()) return false;
-    if (file_) expect_columns(static_cast<int>(group));
-    batches_ = value_of(reader_->GetRecordBatchReader({static_cast<int>(group)}, leaves_));
+    group_ = static_cast<int>(group);
+    if (are_texts_) {
+      texts_ = std::make_unique<PagedTexts>(reader_->parquet_reader()->metadata(), group_, leaves_[0], file_,
+                                            remote_.get(), properties_);
+    } else {
+      enter_again();
+    }
+    return true;
+  }
+
+  bool next(TitaniumRows& rows) override {
+    if (!texts_) return Batches::next(rows);
+    if (texts_->next(rows)) return true;
+    texts_ = nullptr;
+    return false;
+  }
+
+  int64_t held_bytes() const override { return texts_ ? texts_->held_bytes() : Batches::held_bytes(); }
+
+  bool rest(int64_t row) override {
+    if (!texts_) return Batches::rest(row);
+    if (!is_quick(texts_->bytes_of_rest())) return false;
+    texts_->rest(row);
     return true;
   }
 
  private:
   std::shared_ptr<arrow::RecordBatch> next_batch() override {
     std::shared_ptr<arrow::RecordBatch> batch;
-    check(batches_->ReadNext(&batch));
+    if (batches_) check(batches_->ReadNext(&batch));
+    if (!batch) batches_ = nullptr;
     return batch;
   }
+
+  void enter_again() override {
+    if (remote_) expect_columns();
+    batches_ = value_of(reader_->GetRecordBatchReader({group_}, leaves_));
+  }
+
+  int64_t bytes_of_rest() const override { return bytes(group_); }
 
   // As many as take about kBytesAtOnce in the first group.
   int64_t rows_at_once() const {
@@ -376,67 +383,107 @@ class ParquetFile : public File {
     std::shared_ptr<arrow::Schema> columns;
     check(reader_->GetSchema(&columns));
     if (leaves_.empty()) fail_without_column(column_, *columns);
+    const parquet::ColumnDescriptor& first = *schema.Column(leaves_[0]);
+    are_texts_ = leaves_.size() == 1 && first.path()->ToDotString() == column_ && PagedTexts::can_read(first) &&
+                 !reader_->parquet_reader()->metadata()->is_encryption_algorithm_set();
   }
 
-  void expect_columns(int group) {
-    const auto metadata = reader_->parquet_reader()->metadata()->RowGroup(group);
+  void expect_columns() {
+    const auto metadata = reader_->parquet_reader()->metadata()->RowGroup(group_);
     for (const int leaf : leaves_) {
       const auto chunk = metadata->ColumnChunk(leaf);
       int64_t begin = chunk->data_page_offset();
       if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0)
         begin = std::min(begin, chunk->dictionary_page_offset());
-      file_->expect(begin, begin + chunk->total_compressed_size());
+      remote_->expect(begin, begin + chunk->total_compressed_size());
     }
   }
 
-  std::shared_ptr<ProgramFile> file_;
+  const std::shared_ptr<ProgramFile> remote_;
+  std::shared_ptr<arrow::io::RandomAccessFile> file_;
+  parquet::ReaderProperties properties_ = parquet::default_reader_properties();
   std::unique_ptr<parquet::arrow::FileReader> reader_;
   std::vector<int> leaves_;
-  std::unique_ptr<arrow::RecordBatchReader> batches_;
+  bool are_texts_ = false;
+  int group_ = 0;                                      // that was entered last
+  std::unique_ptr<PagedTexts> texts_;                  // of it, where the column is one of texts
+  std::unique_ptr<arrow::RecordBatchReader> batches_;  // else
 };
 
-// Record batches of an IPC file, each a group.
-class ArrowFile : public File {
+// Record batches of an IPC file or stream, each a group. Files of this machine are mapped.
+class ArrowBatches : public Batches {
  public:
-  ArrowFile(const std::shared_ptr<arrow::io::RandomAccessFile>& file, const std::string& column)
-      : File(column), reader_(value_of(arrow::ipc::RecordBatchFileReader::Open(file))) {}
+  ArrowBatches(std::shared_ptr<arrow::io::RandomAccessFile> file, const std::string& column, bool is_remote)
+      : Batches(column, is_remote), file_(std::move(file)) {
+    if (!is_remote) mapped_ = value_of(file_->ReadAt(0, 1));  // of more, the system would read ahead
+  }
+
+  int64_t rows(int64_t) const override { return -1; }
+  bool rest(int64_t row) override {
+    if (!Batches::rest(row)) return false;
+    if (mapped_) let_go_of_pages();
+    return true;
+  }
+
+ protected:
+  std::shared_ptr<arrow::RecordBatch> next_batch() override { return std::exchange(entered_, nullptr); }
+
+  const std::shared_ptr<arrow::io::RandomAccessFile> file_;
+  std::shared_ptr<arrow::RecordBatch> entered_;
+
+ private:
+  // They count as memory of the process as long as they are mapped.
+  void let_go_of_pages() {
+    ::madvise(const_cast<uint8_t*>(mapped_->data()), static_cast<size_t>(value_of(file_->GetSize())), MADV_DONTNEED);
+  }
+
+  std::shared_ptr<arrow::Buffer> mapped_;  // the first byte of the file
+};
+
+class ArrowFile : public ArrowBatches {
+ public:
+  ArrowFile(const std::shared_ptr<arrow::io::RandomAccessFile>& file, const std::string& column, bool is_remote)
+      : ArrowBatches(file, column, is_remote), reader_(value_of(arrow::ipc::RecordBatchFileReader::Open(file))) {}
 
   int64_t groups() const override { return reader_->num_record_batches(); }
-  int64_t rows(int64_t) const override { return -1; }
   bool enter(int64_t group) override {
     forget();
     if (group >= groups()) return false;
-    batch_ = value_of(reader_->ReadRecordBatch(static_cast<int>(group)));
+    group_ = static_cast<int>(group);
+    enter_again();
     return true;
   }
 
  private:
-  std::shared_ptr<arrow::RecordBatch> next_batch() override { return std::exchange(batch_, nullptr); }
+  void enter_again() override { entered_ = value_of(reader_->ReadRecordBatch(group_)); }
 
   std::shared_ptr<arrow::ipc::RecordBatchFileReader> reader_;
-  std::shared_ptr<arrow::RecordBatch> batch_;
+  int group_ = 0;
 };
 
-// Record batches of an IPC stream, each a group. It is read forward; what lies before a group is passed over.
-class ArrowStream : public File {
+// It is read forward; what lies before a group is passed over.
+class ArrowStream : public ArrowBatches {
  public:
-  ArrowStream(std::shared_ptr<arrow::io::RandomAccessFile> file, const std::string& column)
-      : File(column), file_(std::move(file)) {
+  ArrowStream(std::shared_ptr<arrow::io::RandomAccessFile> file, const std::string& column, bool is_remote)
+      : ArrowBatches(std::move(file), column, is_remote) {
     begin();
   }
 
   int64_t groups() const override { return -1; }
-  int64_t rows(int64_t) const override { return -1; }
   bool enter(int64_t group) override {
     forget();
     if (group < next_group_) begin();
     while (next_group_ <= group) {
-      check(reader_->ReadNext(&batch_));
-      if (batch_ == nullptr) return false;
+      place_ = value_of(file_->Tell());
+      check(reader_->ReadNext(&entered_));
+      if (entered_ == nullptr) return false;
       ++next_group_;
     }
     return true;
   }
+
+  // What a dictionary has got in addition would be added once more.
+  bool rest(int64_t row) override { return reader_->stats().num_dictionary_deltas == 0 && ArrowBatches::rest(row); }
 
  private:
   void begin() {
@@ -444,12 +491,14 @@ class ArrowStream : public File {
     reader_ = value_of(arrow::ipc::RecordBatchStreamReader::Open(file_.get()));
     next_group_ = 0;
   }
-  std::shared_ptr<arrow::RecordBatch> next_batch() override { return std::exchange(batch_, nullptr); }
+  void enter_again() override {
+    check(file_->Seek(place_));
+    check(reader_->ReadNext(&entered_));
+  }
 
-  std::shared_ptr<arrow::io::RandomAccessFile> file_;
   std::shared_ptr<arrow::ipc::RecordBatchStreamReader> reader_;
   int64_t next_group_ = 0;
-  std::shared_ptr<arrow::RecordBatch> batch_;
+  int64_t place_ = 0;  // where the group that was entered last begins
 };
 
 std::unique_ptr<File> open_file(const std::string& path, const TitaniumBytes* bytes, const std::string& column) {
@@ -460,8 +509,9 @@ std::unique_ptr<File> open_file(const std::string& path, const TitaniumBytes* by
   if (remote) remote->expect(0, sizeof(magic));  // what follows may not be wanted
   value_of(file->ReadAt(0, sizeof(magic), magic));
   if (std::memcmp(magic, "PAR1", 4) == 0) return std::make_unique<ParquetFile>(path, remote, column);
-  if (std::memcmp(magic, "ARROW1", 6) == 0) return std::make_unique<ArrowFile>(file, column);
-  return std::make_unique<ArrowStream>(file, column);
+  const bool is_remote = remote != nullptr;
+  if (std::memcmp(magic, "ARROW1", 6) == 0) return std::make_unique<ArrowFile>(file, column, is_remote);
+  return std::make_unique<ArrowStream>(file, column, is_remote);
 }
 
 // What `action` returns, or `failure` and the message of what it throws.
@@ -474,6 +524,8 @@ T guarded(T failure, char* error, size_t error_size, const Action& action) noexc
   };
   try {
     return action();
+  } catch (const parquet::ParquetException& exception) {
+    return report((std::string(exception.what()) + ".").c_str());
   } catch (const std::exception& exception) {
     return report(exception.what());
   } catch (...) {
@@ -505,8 +557,20 @@ constexpr TitaniumArrow kFunctions = {
         [](void* file, TitaniumRows* rows, char* error, size_t error_size) {
           return guarded<int32_t>(-1, error, error_size, [&] { return file_of(file).next(*rows) ? 1 : 0; });
         },
+    .held_bytes =
+        [](void* file) {
+          char error[8];
+          return guarded<int64_t>(0, error, sizeof(error), [&] { return file_of(file).held_bytes(); });
+        },
+    .rest =
+        [](void* file, int64_t row, char* error, size_t error_size) {
+          return guarded<int32_t>(-1, error, error_size, [&] { return file_of(file).rest(row) ? 1 : 0; });
+        },
 };
 
 }  // namespace
+}  // namespace titanium::data::plugin
 
-extern "C" __attribute__((visibility("default"))) const TitaniumArrow* titanium_arrow() { return &kFunctions; }
+extern "C" __attribute__((visibility("default"))) const TitaniumArrow* titanium_arrow() {
+  return &titanium::data::plugin::kFunctions;
+}

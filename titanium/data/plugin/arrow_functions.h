@@ -41,10 +41,15 @@ struct TitaniumArrow {
   int32_t (*enter)(void* file, int64_t group, char* error, size_t error_size);
   // 1: rows, 0: the group has no more, -1: `error` says why.
   int32_t (*next)(void* file, TitaniumRows* rows, char* error, size_t error_size);
+  // Memory that the file takes between calls, and giving it back: `next` then goes on with row `row` of the group that
+  // was entered, one of those that it gave last or the one behind them. 1: done, 0: that would cost much reading, -1:
+  // `error` says why.
+  int64_t (*held_bytes)(void* file);
+  int32_t (*rest)(void* file, int64_t row, char* error, size_t error_size);
 };
 
 // The only name that the plug-in shows.
 typedef const TitaniumArrow* (*TitaniumArrowEntry)();
 }
 
-inline constexpr int32_t kTitaniumArrowVersion = 3;
+inline constexpr int32_t kTitaniumArrowVersion = 4;

@@ -63,7 +63,6 @@ data::CorpusOptions mixed_corpus(const config::DataSource& source, const data::D
   corpus.in_mix = true;
   corpus.cache_bytes = std::max(kCacheBytes / sources, size_t{1} << 20);
   corpus.max_readers = std::clamp<size_t>(kReaders / sources, 1, corpus.max_readers);
-  corpus.closes_readers = sources > kReaders;
   corpus.most_lanes = std::max<int64_t>(training.data_lanes / static_cast<int64_t>(sources), 1);
   if (source.when_exhausted != "repeat") corpus.epochs = source.epochs.value_or(1);
   return corpus;
@@ -118,13 +117,13 @@ std::optional<data::Tokenizer> load_tokenizer(const JobConfig& config) {
     return std::nullopt;
   return data::Tokenizer::load(folder, data::parse_special_in_text(config.model.special_tokens_in_text));
 }
+
 data::Encoder encoder_of(const std::optional<data::Tokenizer>& tokenizer) {
   if (!tokenizer) return nullptr;
   return [tokenizer = *tokenizer](std::string_view text) {
     return tokenizer.encode(text, /*add_bos=*/true, /*add_eos=*/true);
   };
 }
-
 
 std::vector<data::MixEntry> mix_entries(const config::Training& training, const Reader& reader,
                                         data::DatasetKind kind) {
