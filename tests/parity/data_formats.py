@@ -119,6 +119,12 @@ class DataFormats(unittest.TestCase):
                         self.assertEqual(mixed([path, lines], "records", False, layouts), expected, (encoding, version, layouts))
         pyarrow.parquet.write_table(nested, path, data_page_size=4000, write_batch_size=16)
         self.assertEqual(samples(path, "meta.text"), self.expected)
+        short = [f"{i} {i * i}" for i in range(20_000)]  # a reader rests inside a page of all of them
+        (self.folder / "short.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in short))
+        expected = mixed([self.folder / "short.jsonl", lines], "records", False, "1", 240)
+        for encoding in encodings:
+            pyarrow.parquet.write_table(pyarrow.table({"text": short}), path, **encoding)
+            self.assertEqual(mixed([path, lines], "records", False, "124", 240), expected, encoding)
 
     # Each of 120 blocks would read the group again from its beginning; a page takes a buffer of 256 KiB.
     def test_readers_that_rest_find_their_page_again(self):
