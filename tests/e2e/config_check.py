@@ -159,9 +159,9 @@ class ConfigCheck(unittest.TestCase):
                 self.assertEqual((checked.returncode, checked.stderr), (0, ""))
 
     def test_files_to_fetch_are_no_fault_of_the_configuration_but_stop_training(self):
-        options = ["--training.dataset=c4", "--model.hf_assets_path=./assets/hf/Qwen3-0.6B"]
+        options = ["--training.dataset=dolma", "--model.hf_assets_path=./assets/hf/Qwen3-0.6B"]
         commands = ["titanium download --repo_id Qwen/Qwen3-0.6B --assets tokenizer config",
-                    "titanium download allenai/c4 --repo-type dataset --include 'en/c4-train.*' --local-dir data/c4"]
+                    "titanium download allenai/dolma --repo-type dataset --include '*.json.gz' --local-dir data/dolma"]
         checked, trained = check(DEBUG, *options), self.train(1, *options)
         self.assertEqual((checked.returncode, trained.returncode), (0, 2), checked.stderr + trained.stderr)
         for command in commands:

@@ -236,6 +236,12 @@ class ObjectStores(s3_case.S3Case):
         with hub_server.Hub("acme/texts", dict(FILES), ["a.jsonl"], kind="datasets") as hub:
             hub.cdn.content_faults = ["short"]
             self.assertEqual(self.read("hf://datasets/acme/texts", HF_ENDPOINT=hub.url), DATA)
+            compressed = {name: digest for name, digest in DATA.items() if name.endswith(".gz")}
+            self.assertEqual(self.read("hf://datasets/acme/texts/sub/b*.gz", HF_ENDPOINT=hub.url), compressed)
+            listed = [path for _, path, _ in hub.hub.requests if "/tree/" in path]
+            self.assertIn(f"/tree/{hub_server.COMMIT}/sub?", listed[-1])  # nothing else is listed
+            self.assertEqual(self.read("hf://datasets/acme/texts/*.gz", HF_ENDPOINT=hub.url), compressed)  # * passes slashes
+            self.assertIn("Data path hf://datasets/acme/texts/*.parquet has no data files.", self.read("hf://datasets/acme/texts/*.parquet", code=1, HF_ENDPOINT=hub.url))
 
     def test_weights_are_read_from_buckets_and_from_the_hub(self):
         folder = self.home / "model"

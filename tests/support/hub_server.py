@@ -103,8 +103,10 @@ class Hub:
             return handler.answer(404)
         handler.send_content(self.files[path], ETag=f'"{self.etag(path)}"')
 
-    def tree(self):
+    def tree(self, folder):
         for path, content in sorted(self.files.items()):
+            if not path.startswith(folder):
+                continue
             entry = {"type": "file", "path": path, "size": len(content), "oid": git_hash(content)}
             if path in self.large:
                 entry["lfs"] = {"oid": self.etag(path), "size": len(content), "pointerSize": 130}
@@ -122,7 +124,10 @@ class Hub:
             info = {"id": self.repo, "sha": COMMIT, "siblings": [{"rfilename": name} for name in sorted(self.files)], "private": False, "tags": [], "downloads": 0, "likes": 0}
             return handler.answer(200, json.dumps(info).encode(), Content_Type="application/json")
         if path.startswith(f"{api}/tree/"):
-            entries = list(self.tree())
+            folder = path.removeprefix(f"{api}/tree/").partition("/")[2]
+            entries = list(self.tree(folder and folder + "/"))
+            if not entries:
+                return handler.answer(404, X_Error_Code="EntryNotFound")
             query = urllib.parse.parse_qs(url.query)
             start = int(query.get("cursor", ["0"])[0])
             headers = {}

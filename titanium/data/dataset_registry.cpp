@@ -14,7 +14,7 @@ namespace {
 
 struct Entry {
   const char* name;
-  const char* path;  // null: lives on the Hugging Face hub, so the user names a local copy
+  const char* path;  // null: the hub has it (fetchable.h)
   DatasetKind kind;
 };
 
@@ -59,8 +59,11 @@ Dataset locate_dataset(const std::string& requested, const std::optional<std::st
     throw UsageError(fmt::format(
         "Dataset {} is not supported. Supported datasets are: {}. To read files of your own, set dataset_path.", name,
         fmt::join(dataset_names(), ", ")));
-  if (!path && entry->path == nullptr) throw UsageError(missing_dataset_sentence(name));
-  return {.name = name, .path = path ? std::filesystem::path(*path) : bundled(entry->path)};
+  if (path) return {.name = name, .path = *path};
+  if (entry->path != nullptr) return {.name = name, .path = bundled(entry->path)};
+  const std::optional<std::string> address = hub_address(name);
+  if (!address) throw UsageError(missing_dataset_sentence(name));
+  return {.name = name, .path = *address, .at_hub = true};
 }
 
 Dataset find_dataset(const std::string& name, const std::optional<std::string>& path, DatasetKind kind) {

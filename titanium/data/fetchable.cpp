@@ -12,28 +12,41 @@ constexpr std::string_view kCommand = "titanium download ";
 struct Repository {
   std::string_view dataset;
   std::string_view repository;
-  std::string_view files;  // pattern of those that belong to it
+  std::string_view files;         // pattern of those that belong to it
+  bool is_readable_there = true;  // they hold the texts, or pictures and captions, themselves
 };
 constexpr Repository kRepositories[] = {
     {"c4", "allenai/c4", "en/c4-train.*"},
     {"c4_validation", "allenai/c4", "en/c4-validation.*"},
     {"dclm", "mlfoundations/dclm-baseline-1.0", "*.jsonl.zst"},
     {"fineweb-edu", "HuggingFaceFW/fineweb-edu", "sample/10BT/*.parquet"},
-    {"dolma", "allenai/dolma", "*.json.gz"},
+    {"dolma", "allenai/dolma", "*.json.gz", /*is_readable_there=*/false},
     {"zyda", "Zyphra/Zyda", "*.parquet"},
-    {"the-stack-v2", "bigcode/the-stack-v2", "*.parquet"},
+    {"the-stack-v2", "bigcode/the-stack-v2", "*.parquet", /*is_readable_there=*/false},
     {"finemath", "HuggingFaceTB/finemath", "finemath-4plus/*.parquet"},
     {"cc12m-wds", "pixparse/cc12m-wds", "*.tar"},
 };
 
-// Pictures that are no archives at the hub.
+// Pictures that the hub has in Parquet.
 constexpr std::string_view kPictures = "coco-validation";
 
-std::string fetch_pictures() {
+std::string address_of(const Repository& from) {
+  return fmt::format("hf://datasets/{}/{}", from.repository, from.files);
+}
+
+// What follows "fetch".
+std::string by_download(const Repository& from) {
   return fmt::format(
-      "Fetch pictures with captions, e.g. with: {}howard-hou/COCO-Text --repo-type dataset --local-dir data/coco; and "
-      "pack each picture with its caption into .tar archives there",
-      kCommand);
+      "it, or as many of its files as you need, with: {1}{2} --repo-type dataset --include '{3}' --local-dir data/{0}; "
+      "then set dataset_path = \"data/{0}\".",
+      from.dataset, kCommand, from.repository, from.files);
+}
+
+std::string fetch_pictures(const std::string& folder) {
+  return fmt::format(
+      "Fetch it with: {}howard-hou/COCO-Text --repo-type dataset --include '*validation-*.parquet' --local-dir "
+      "data/coco; and pack its pictures and captions with: tools/pack_pictures.py data/coco {}",
+      kCommand, folder);
 }
 
 OwnerOfModel& known_owners() {
@@ -60,25 +73,36 @@ std::string missing_tokenizer_sentence(const std::filesystem::path& path) {
                      path.string(), kCommand, owner_of(name), name);
 }
 
+std::optional<std::string> hub_address(const std::string& name) {
+  const auto* found = std::ranges::find(kRepositories, name, &Repository::dataset);
+  if (found == std::end(kRepositories) || !found->is_readable_there) return std::nullopt;
+  return address_of(*found);
+}
+
+std::string other_way_to_get(const std::string& address) {
+  const auto* found = std::ranges::find(kRepositories, address, address_of);
+  if (found == std::end(kRepositories)) return "";
+  return fmt::format(" Or fetch {}", by_download(*found));
+}
+
 std::string missing_dataset_sentence(const std::string& name) {
   if (name == kPictures) {
-    return fmt::format("Dataset {} is not on this machine. {}, then set dataset_path = \"data/coco\".", name,
-                       fetch_pictures());
+    const std::string folder = "data/" + name;
+    return fmt::format("Dataset {} is not on this machine. {}, then set dataset_path = \"{}\".", name,
+                       fetch_pictures(folder), folder);
   }
   const auto* found = std::ranges::find(kRepositories, name, &Repository::dataset);
   if (found == std::end(kRepositories)) {
     return fmt::format("Dataset {} is not on this machine. Fetch its files and set dataset_path to their folder.",
                        name);
   }
-  return fmt::format(
-      "Dataset {0} is not on this machine. Fetch it, or as many of its files as you need, with: {1}{2} --repo-type "
-      "dataset --include '{3}' --local-dir data/{0}; then set dataset_path = \"data/{0}\".",
-      name, kCommand, found->repository, found->files);
+  return fmt::format("Dataset {} is not on this machine. Fetch {}", name, by_download(*found));
 }
 
 std::string missing_data_sentence(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
-  if (name == kPictures) return fmt::format("Data path {} does not exist. {}.", path.string(), fetch_pictures());
+  if (name == kPictures)
+    return fmt::format("Data path {} does not exist. {}.", path.string(), fetch_pictures(path.string()));
   const auto* found = std::ranges::find(kRepositories, name, &Repository::dataset);
   if (found == std::end(kRepositories)) {
     return fmt::format("Data path {} does not exist. Check training.dataset_path.", path.string());

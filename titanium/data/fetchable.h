@@ -1,9 +1,11 @@
-// What a run needs, what is not on this machine yet, and what `titanium download` brings. A configuration that lacks
-// only such files is right; `titanium train` refuses it all the same until they are here.
+// What a run needs and what is not on this machine: what it reads from the hub itself, and what `titanium download`
+// brings. A configuration that lacks only the latter is right; `titanium train` refuses it all the same until they are
+// here.
 #pragma once
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,8 +21,15 @@ void know_owners(OwnerOfModel owner_of);
 // download --assets` puts models (assets/hf/NAME) with the command that makes it.
 std::string missing_tokenizer_sentence(const std::filesystem::path& path);
 
-// Why the data set `name`, which the registry knows and which has no files here, cannot be read, with the command that
-// fetches it.
+// Where the hub has the data set `name`, if a run can read it there: the address of its files.
+std::optional<std::string> hub_address(const std::string& name);
+
+// What follows a sentence that says why `address` cannot be read: where it is one of hub_address, the command that
+// fetches the data set; empty for others.
+std::string other_way_to_get(const std::string& address);
+
+// Why the data set `name`, which the registry knows and which has files neither here nor at a hub_address, cannot be
+// read, with the command that fetches it.
 std::string missing_dataset_sentence(const std::string& name);
 
 // Why the data path `path`, which does not exist, cannot be read: where its last part is the name of a data set that

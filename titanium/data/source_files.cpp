@@ -117,10 +117,20 @@ void add_remote_companion(SourceFile& file, const std::map<std::string, int64_t>
   }
 }
 
+std::vector<remote::RemoteFile> list_address(const std::string& address) {
+  try {
+    return remote::list_files(address);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(error.what() + other_way_to_get(address));
+  }
+}
+
 std::vector<SourceFile> files_of_address(const std::string& address) {
   std::vector<SourceFile> files;
   std::map<std::string, int64_t> listed;
-  for (const remote::RemoteFile& found : remote::list_files(address)) {
+  for (const remote::RemoteFile& found : list_address(address)) {
     listed[found.path] = found.size;
     if (has_hidden_part(found.name)) continue;
     auto file = classify(found.path, found.name);

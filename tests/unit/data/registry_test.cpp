@@ -35,15 +35,29 @@ TEST(DatasetRegistry, UnknownNameListsTheSupportedOnes) {
             "of your own, set dataset_path.");
 }
 
-TEST(DatasetRegistry, RemoteDatasetNamesTheCommandThatFetchesIt) {
-  EXPECT_EQ(usage_error("C4"),
-            "Dataset c4 is not on this machine. Fetch it, or as many of its files as you need, with: titanium download "
-            "allenai/c4 --repo-type dataset --include 'en/c4-train.*' --local-dir data/c4; then set dataset_path = "
-            "\"data/c4\".");
-  for (const char* name : {"c4_validation", "dclm", "fineweb-edu", "dolma", "zyda", "the-stack-v2", "finemath"})
-    EXPECT_TRUE(names_download(usage_error(name))) << name;
-  for (const char* name : {"cc12m-wds", "coco-validation"})
-    EXPECT_TRUE(names_download(error_of([&] { find_dataset(name, std::nullopt, DatasetKind::kImages); }))) << name;
+TEST(DatasetRegistry, WithoutAPathTheHubsFilesAreRead) {
+  const Dataset texts = find_dataset("C4", std::nullopt);
+  EXPECT_EQ(texts.path, "hf://datasets/allenai/c4/en/c4-train.*");
+  EXPECT_TRUE(texts.at_hub);
+  EXPECT_FALSE(find_dataset("c4", "/data/c4").at_hub);
+  EXPECT_FALSE(find_dataset("c4_test", std::nullopt).at_hub);
+  EXPECT_EQ(find_dataset("cc12m-wds", std::nullopt, DatasetKind::kImages).path,
+            "hf://datasets/pixparse/cc12m-wds/*.tar");
+  for (const char* name : {"c4_validation", "dclm", "fineweb-edu", "zyda", "finemath"})
+    EXPECT_TRUE(find_dataset(name, std::nullopt).at_hub) << name;
+}
+
+TEST(DatasetRegistry, WhatTheHubHasInAnotherFormNamesTheCommandThatFetchesIt) {
+  EXPECT_EQ(usage_error("dolma"),
+            "Dataset dolma is not on this machine. Fetch it, or as many of its files as you need, with: titanium "
+            "download allenai/dolma --repo-type dataset --include '*.json.gz' --local-dir data/dolma; then set "
+            "dataset_path = \"data/dolma\".");
+  EXPECT_TRUE(names_download(usage_error("the-stack-v2")));
+  EXPECT_EQ(error_of([] { find_dataset("coco-validation", std::nullopt, DatasetKind::kImages); }),
+            "Dataset coco-validation is not on this machine. Fetch it with: titanium download howard-hou/COCO-Text "
+            "--repo-type dataset --include '*validation-*.parquet' --local-dir data/coco; and pack its pictures and "
+            "captions with: tools/pack_pictures.py data/coco data/coco-validation, then set dataset_path = "
+            "\"data/coco-validation\".");
 }
 
 TEST(DatasetRegistry, KindsOfDataAreToldApart) {

@@ -87,7 +87,8 @@ HubAccess hub_access_of_environment() {
   return access;
 }
 
-HubListing list_hub_files(const HubAccess& access, const HubRepo& repo, const RetryPolicy& policy) {
+HubListing list_hub_files(const HubAccess& access, const HubRepo& repo, const RetryPolicy& policy,
+                          const std::string& folder) {
   const std::string api = fmt::format("/api/{}s/{}", repo.kind, percent_encode(repo.id, true));
   HubListing listing;
   try {
@@ -96,7 +97,8 @@ HubListing list_hub_files(const HubAccess& access, const HubRepo& repo, const Re
     listing.commit = info.at("sha").get<std::string>();
     TI_CHECK(!listing.commit.empty() && listing.commit.find_first_not_of("0123456789abcdef") == std::string::npos,
              "the hub names the commit {}, which is not one.", printable(listing.commit));
-    std::string next = access.endpoint + api + "/tree/" + listing.commit + "?recursive=true";
+    const std::string below = folder.empty() ? "" : "/" + percent_encode(folder, true);
+    std::string next = access.endpoint + api + "/tree/" + listing.commit + below + "?recursive=true";
     while (!next.empty()) {
       HttpRequest request = request_for(access, "");
       request.url = parse_url(next);

@@ -40,9 +40,10 @@ struct HubListing {
   std::vector<HubFile> files;  // sorted by path
 };
 
-// Throws UsageError that says what to do when the repository or the revision is not there, or is gated; Error when the
-// server cannot be reached.
-HubListing list_hub_files(const HubAccess& access, const HubRepo& repo, const RetryPolicy& policy = {});
+// All files, or those below `folder`, which must be one. Throws UsageError that says what to do when the repository or
+// the revision is not there, or is gated; Error when the server cannot be reached.
+HubListing list_hub_files(const HubAccess& access, const HubRepo& repo, const RetryPolicy& policy = {},
+                          const std::string& folder = "");
 
 // A request for `file` at `commit`.
 HttpRequest hub_file_request(const HubAccess& access, const HubRepo& repo, const std::string& commit,

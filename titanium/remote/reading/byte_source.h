@@ -50,7 +50,8 @@ struct RemoteFile {
 };
 
 // All files under an address that is no file (s3://bucket/prefix, hf://...), sorted by name; the file itself when the
-// address is one. Throws as open_bytes does.
+// address is one. At the hub a path with * stands for the files that are like it, with their whole paths as names.
+// Throws as open_bytes does.
 std::vector<RemoteFile> list_files(const std::string& path, const RetryPolicy& policy = {});
 
 }  // namespace titanium::remote

@@ -1,5 +1,7 @@
 #include "titanium/remote/stores/object_stores.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
@@ -96,6 +98,17 @@ std::optional<std::string> name_below(const std::string& prefix, const std::stri
   const std::string folder = prefix.empty() || prefix.ends_with('/') ? prefix : prefix + "/";
   if (key.starts_with(folder) && key.size() > folder.size() && !key.ends_with('/')) return key.substr(folder.size());
   return key == prefix ? std::optional(key.substr(key.rfind('/') + 1)) : std::nullopt;
+}
+
+// The name, if it is like a pattern in which * passes slashes, as in `titanium download --include`.
+std::optional<std::string> name_like(const std::string& pattern, const std::string& name) {
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0 ? std::optional(name) : std::nullopt;
+}
+
+// "" where there is none.
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
 }
 
 struct BucketPage {
@@ -284,19 +297,19 @@ std::vector<RemoteFile> list_azure(const std::string& url, const RetryPolicy& po
 
 std::vector<RemoteFile> list_hub(const std::string& url, const RetryPolicy& policy) {
   const HubAddress address = parse_hub_address(url);
-  const HubListing listing = list_hub_files(hub_access_of_environment(), address.repo, policy);
+  const size_t star = address.path.find('*');
+  const std::string folder = star == std::string::npos ? "" : folder_of(address.path.substr(0, star));
+  const HubListing listing = list_hub_files(hub_access_of_environment(), address.repo, policy, folder);
   const std::string kind = address.repo.kind == "model" ? "" : address.repo.kind + "s/";
   std::vector<RemoteFile> files;
   for (const HubFile& file : listing.files) {
-    const bool is_it = file.path == address.path;
-    const bool below = address.path.empty() || file.path.starts_with(address.path + "/");
-    if (!is_it && !below) continue;
-    const std::string name = is_it                  ? file.path.substr(file.path.rfind('/') + 1)
-                             : address.path.empty() ? file.path
-                                                    : file.path.substr(address.path.size() + 1);
+    // A pattern's files keep their whole names, which they have in a folder that they are downloaded into as well.
+    const auto name =
+        star == std::string::npos ? name_below(address.path, file.path) : name_like(address.path, file.path);
+    if (!name) continue;
     // The commit, not the branch: what is read is what was listed.
-    files.push_back(
-        {fmt::format("hf://{}{}@{}/{}", kind, address.repo.id, listing.commit, file.path), name, file.size, file.etag});
+    files.push_back({fmt::format("hf://{}{}@{}/{}", kind, address.repo.id, listing.commit, file.path), *name, file.size,
+                     file.etag});
   }
   return files;
 }

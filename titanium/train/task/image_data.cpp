@@ -181,9 +181,11 @@ std::vector<std::string> check_image_files(const JobConfig& config) {
   for (const DataPlace& place : data_places(config)) {
     collect_errors(sentences, [&] {
       data::CorpusOptions corpus;
-      corpus.path = data::locate_dataset(place.dataset, place.path, data::DatasetKind::kImages).path;
+      data::Dataset dataset = data::locate_dataset(place.dataset, place.path, data::DatasetKind::kImages);
+      corpus.path = dataset.path;
       open_images(config, nullptr, {place.option, place.source}, corpus);
-      data::find_source_files(corpus.path, /*allow_empty_files=*/config.training.skip_bad_records);
+      dataset.path = corpus.path;
+      check_source_files(dataset, config.training);
     });
   }
   if (config.training.positions != "sequence") {

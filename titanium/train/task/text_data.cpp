@@ -25,8 +25,9 @@ std::vector<DataPlace> places_of(const std::vector<config::Table>& tables, const
 }
 
 bool has_only_tokens(const DataPlace& place) {
-  const std::filesystem::path path = data::locate_dataset(place.dataset, place.path).path;
-  return std::ranges::all_of(data::find_source_files(path, /*allow_empty_files=*/true),
+  const data::Dataset dataset = data::locate_dataset(place.dataset, place.path);
+  if (dataset.at_hub) return false;  // all of these are texts
+  return std::ranges::all_of(data::find_source_files(dataset.path, /*allow_empty_files=*/true),
                              [](const data::SourceFile& file) { return file.format->has_only_tokens(); });
 }
 
@@ -197,6 +198,10 @@ std::vector<data::CorpusOptions> training_corpora(const config::Training& traini
   return corpora;
 }
 
+void check_source_files(const data::Dataset& dataset, const config::Training& training) {
+  if (!dataset.at_hub) data::find_source_files(dataset.path, /*allow_empty_files=*/training.skip_bad_records);
+}
+
 std::vector<DataPlace> validation_places(const config::Validation& validation) {
   return places_of(validation.sources, "validation.sources", {validation.dataset, validation.dataset_path, "", ""});
 }
@@ -240,10 +245,8 @@ std::vector<ValidationSet<data::Loader>> build_validation_loaders(const config::
 std::vector<std::string> check_text_files(const JobConfig& config) {
   std::vector<std::string> data_sentences;
   for (const DataPlace& place : data_places(config)) {
-    collect_errors(data_sentences, [&] {
-      data::find_source_files(data::locate_dataset(place.dataset, place.path).path,
-                              /*allow_empty_files=*/config.training.skip_bad_records);
-    });
+    collect_errors(data_sentences,
+                   [&] { check_source_files(data::locate_dataset(place.dataset, place.path), config.training); });
   }
   std::vector<std::string> sentences;
   collect_errors(sentences, [&] {

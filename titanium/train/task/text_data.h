@@ -37,6 +37,9 @@ struct DataPlace {
   std::string option;  // training.sources or validation.sources; empty: one data set alone
   std::string source;  // its name there
 };
+// Throws Error as data::find_source_files does. What the registry has at the hub is not asked for: like the hub's
+// models it is found when the run starts.
+void check_source_files(const data::Dataset& dataset, const config::Training& training);
 // validation.dataset, or each of validation.sources.
 std::vector<DataPlace> validation_places(const config::Validation& validation);
 // All data of the run; that of validation where it is enabled.
