@@ -15,7 +15,7 @@ import text_samples
 import torch
 import torchtitan_import  # noqa: F401
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torchtitan.models.flux.model.args import FluxModelArgs
 from torchtitan.models.flux.model.autoencoder import AutoEncoder, AutoEncoderParams
 from torchtitan.models.flux.model.layers import MLPEmbedder
@@ -29,11 +29,17 @@ SIZES = FluxModelArgs(in_channels=64, out_channels=64, vec_in_dim=32, context_in
 EMBEDDER = {"guidance_in.in_layer": "time_text_embed.guidance_embedder.linear_1", "guidance_in.out_layer": "time_text_embed.guidance_embedder.linear_2"}
 
 
+def distilled_model():
+    """Of the peer, which has no embedding of guidance itself."""
+    model = FluxModel(SIZES)
+    model.guidance_in = MLPEmbedder(256, SIZES.hidden_size)
+    return model
+
+
 def weights():
     """Of a distilled model, under the names of Black Forest Labs and of diffusers."""
     torch.manual_seed(1)
-    model = FluxModel(SIZES)
-    model.guidance_in = MLPEmbedder(256, SIZES.hidden_size)
+    model = distilled_model()
     for name, parameter in model.named_parameters():
         torch.nn.init.uniform_(parameter, 0.5, 1.5) if "_norm" in name else torch.nn.init.normal_(parameter, std=0.1)
     state = model.state_dict()
@@ -112,6 +118,9 @@ class PublishedFlux(unittest.TestCase):
                          *self.options, f"--encoder.t5_encoder={t5}", *options)
         return (self.folder / name / "image_prompt0.png").read_bytes()
 
+    def convert(self, source, target, to, *options):
+        return self.run_program("convert", source, target, "--to", to, "--model.name", "flux", "--hf-assets", self.pipeline, *options)
+
     def test_images_from_every_form_of_the_files_are_the_same(self):
         drawn = self.draw("pipeline", self.pipeline)
         self.assertIn("pytorch_model.bin", " ".join(path for _, path, _ in self.hub.hub.requests))
@@ -126,6 +135,35 @@ class PublishedFlux(unittest.TestCase):
         (self.folder / "back/transformer").mkdir()
         (self.folder / "back/config.json").rename(self.folder / "back/transformer/config.json")
         self.assertEqual(drawn, self.draw("back_drawn", self.folder / "back"))
+
+    def test_weights_are_written_under_the_names_of_black_forest_labs_bit_by_bit(self):
+        labs = load_file(self.pipeline / "flux1-dev.safetensors")
+        self.convert(self.pipeline, self.folder / "labs_dcp", "dcp")
+        for source in (self.pipeline, self.folder / "labs_dcp", self.pipeline / "flux1-dev.safetensors"):
+            self.convert(source, self.folder / "labs.safetensors", "bfl", "--force")
+            written = load_file(self.folder / "labs.safetensors")
+            self.assertEqual(set(written), set(labs))
+            for name, tensor in labs.items():
+                self.assertTrue(torch.equal(written[name], tensor), (source, name))
+        # The peer's module calls a norm's factors "weight", as ours does.
+        peer = distilled_model()
+        peer.load_state_dict({name.replace("_norm.scale", "_norm.weight"): tensor for name, tensor in written.items()}, strict=True)
+        diffusers = FluxStateDictAdapter(SIZES, None).to_hf({name: tensor for name, tensor in peer.state_dict().items() if "guidance_in" not in name})
+        self.convert(self.folder / "labs.safetensors", self.folder / "labs_back", "hf")
+        back = load_file(self.folder / "labs_back/diffusion_pytorch_model.safetensors")
+        for name, tensor in diffusers.items():
+            self.assertTrue(torch.equal(back[name], tensor), name)
+        self.convert(self.pipeline, self.folder / "half.safetensors", "bfl", "--export-dtype", "bfloat16")
+        for name, tensor in load_file(self.folder / "half.safetensors").items():
+            self.assertTrue(torch.equal(tensor, labs[name].bfloat16()), name)
+
+    def test_names_of_black_forest_labs_are_refused_where_there_are_none(self):
+        llama = self.folder / "llama.pt"
+        self.run_program("train", "--job.config_file=configs/llama3/debug_model.toml", "--training.device=cpu", "--training.steps=1", "--training.seq_len=16",
+                         "--checkpoint.enable", "--checkpoint.last_save_model_only", f"--job.dump_folder={self.folder / 'llama'}")
+        said = self.run_program("convert", self.folder / "llama/checkpoint/step-1", llama, "--to", "bfl", "--model.flavor", "debugmodel", code=2)
+        self.assertIn("this model's weights have no other names than ours and Hugging Face's. Convert them to hf, dcp or torch.", said)
+        self.assertFalse(llama.exists())
 
     def test_the_model_is_told_the_strength_of_its_guidance(self):
         self.assertNotEqual(self.draw("usual", self.pipeline), self.draw("weak", self.pipeline, "--model.guidance=1"))

@@ -15,6 +15,7 @@
 #include "titanium/checkpoint/dcp/writer.h"
 #include "titanium/checkpoint/io/mapped_file.h"
 #include "titanium/checkpoint/io/temporary_file.h"
+#include "titanium/checkpoint/safetensors/header.h"
 #include "titanium/checkpoint/step_folders.h"
 #include "titanium/checkpoint/step_objects.h"
 #include "titanium/checkpoint/torch_file/writer.h"
@@ -135,6 +136,33 @@ void write_dcp(const checkpoint::WeightsSource& source, const Output& output, co
   checkpoint::publish_dcp(folder, parts, source.facts());
 }
 
+// Refuses a model that nobody else publishes.
+checkpoint::SafetensorsHeader header_with_other_names(const Model& model, const std::vector<OutputTensor>& tensors) {
+  checkpoint::SafetensorsHeader header{.data_offset = 0, .entries = {}, .metadata = {{"format", "pt"}}};
+  uint64_t end = 0;
+  for (const OutputTensor& tensor : tensors) {
+    const auto pieces = hugging_face_of(model).other_pieces(tensor.name, tensor.shape);
+    if (pieces.empty()) {
+      throw UsageError(
+          "this model's weights have no other names than ours and Hugging Face's. Convert them to hf, dcp or torch.");
+    }
+    TI_ASSERT(pieces.size() == 1 && pieces.front().shape() == tensor.shape, "{} is not one tensor there", tensor.name);
+    const uint64_t begin = end;
+    end += static_cast<uint64_t>(volume(tensor.shape)) * c10::elementSize(tensor.dtype);
+    header.entries.push_back({pieces.front().name, tensor.dtype, tensor.shape, begin, end});
+  }
+  return header;
+}
+
+// Tensors are ours but for their names, so slices follow each other in the file as they come.
+void write_other_names(const Model& model, const Output& output, const fs::path& target) {
+  const auto header = header_with_other_names(model, output.tensors);
+  checkpoint::TemporaryFile file(target);
+  file.write(checkpoint::format_safetensors_header(header));
+  output.for_each_slice([&](const OutputTensor&, const Box&, const Tensor& slice) { file.write(bytes_of(slice)); });
+  file.publish();
+}
+
 void write_hugging_face(const Model& model, const Output& output, const fs::path& folder, const fs::path& assets) {
   const HuggingFaceExport out(model, output.tensors.front().dtype, assets);
   out.create_files(folder);
@@ -151,6 +179,10 @@ struct Found {
   bool is_folder = false;
   bool holds_weights = false;  // or nothing
 };
+
+bool is_folder_format(WeightsFormat format) {
+  return format == WeightsFormat::kDcp || format == WeightsFormat::kHuggingFace;
+}
 
 bool is_address(const fs::path& target) { return remote::is_url(target.string()); }
 
@@ -187,7 +219,7 @@ void check_target(const fs::path& target, const ConvertOptions& options) {
     throw UsageError(fmt::format("{} exists. Name another place, or give --force to replace it.", target.string()));
   }
   const bool is_folder = found.is_folder;
-  if (is_folder == (options.to != WeightsFormat::kTorch) && (!is_folder || found.holds_weights)) return;
+  if (is_folder == is_folder_format(options.to) && (!is_folder || found.holds_weights)) return;
   throw UsageError(
       fmt::format("{} is a {} that holds something else than the {} to be written: it is not replaced, even "
                   "with --force. Name another place, or remove it.",
@@ -273,14 +305,14 @@ fs::path without_last_slash(const fs::path& path) { return path.has_filename() ?
 
 void convert_weights(const checkpoint::WeightsSource& source, const fs::path& given, const ConvertOptions& options) {
   const fs::path target = without_last_slash(given);
-  const bool to_hugging_face = options.to == WeightsFormat::kHuggingFace;
-  TI_ASSERT(options.model != nullptr || !to_hugging_face, "Hugging Face weights are those of a model");
+  const bool has_one_dtype = options.to == WeightsFormat::kHuggingFace || options.to == WeightsFormat::kOtherNames;
+  TI_ASSERT(options.model != nullptr || !has_one_dtype, "names that are not ours are those of a model");
   check_target(target, options);
   Output output;
   if (options.model != nullptr) {
     const auto weights = std::make_shared<ModelWeights>(*options.model, source);
     std::optional<Dtype> dtype = options.dtype;
-    if (to_hugging_face && !dtype) dtype = common_dtype(*options.model, *weights);
+    if (has_one_dtype && !dtype) dtype = common_dtype(*options.model, *weights);
     output = output_of_model(*options.model, weights, dtype);
   } else {
     output = output_of_everything(source, options.dtype);
@@ -292,6 +324,8 @@ void convert_weights(const checkpoint::WeightsSource& source, const fs::path& gi
   switch (options.to) {
     case WeightsFormat::kTorch:
       return write_torch(source, output, target);
+    case WeightsFormat::kOtherNames:
+      return write_other_names(*options.model, output, target);
     case WeightsFormat::kDcp:
       if (!is_address(target)) return write_folder(target, as_dcp);
       return write_objects(target, [&] { as_dcp(target); });

@@ -36,7 +36,8 @@ class HuggingFaceAdapter {
   // The tensors that together hold the parameter or persistent buffer, each element once. None for a buffer that is
   // not there: it is read as zeros, and left out where weights are written.
   virtual std::vector<HuggingFacePiece> pieces(const std::string& fqn, const Shape& global_shape) const = 0;
-  // The same under the names of others who publish the model's weights, for reading; none if there are no others.
+  // The same under the names of others who publish the model's weights, where it is one tensor of the same layout; none
+  // if there are no others.
   virtual std::vector<HuggingFacePiece> other_pieces(const std::string& /*fqn*/, const Shape& /*global_shape*/) const {
     return {};
   }

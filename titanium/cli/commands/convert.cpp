@@ -19,8 +19,10 @@ struct Options {
   bool force = false;
 };
 
-const std::map<std::string, WeightsFormat> kFormats = {
-    {"dcp", WeightsFormat::kDcp}, {"hf", WeightsFormat::kHuggingFace}, {"torch", WeightsFormat::kTorch}};
+const std::map<std::string, WeightsFormat> kFormats = {{"bfl", WeightsFormat::kOtherNames},
+                                                       {"dcp", WeightsFormat::kDcp},
+                                                       {"hf", WeightsFormat::kHuggingFace},
+                                                       {"torch", WeightsFormat::kTorch}};
 
 // The last is that of a pipeline of diffusers.
 bool describes_model(const fs::path& folder) {
@@ -42,7 +44,7 @@ std::unique_ptr<models::Model> build_model(const Options& options, const checkpo
   // Formats that know nothing of models are copied whole, unless a model is named.
   const bool has_other_names =
       source.format() == "Hugging Face weights" || source.contains("model.embed_tokens.weight");
-  const bool wanted = options.to == "hf" || has_other_names || describes_model(source.path());
+  const bool wanted = options.to == "hf" || options.to == "bfl" || has_other_names || describes_model(source.path());
   if (options.model_flavor.empty() && !wanted) return nullptr;
   if (options.model_flavor.empty() && (assets.empty() || !describes_model(assets))) {
     throw UsageError(
@@ -81,11 +83,14 @@ int run_convert(Arguments args) {
       "unless --model.flavor is given; then only that model's weights are, under its own names.",
       "convert");
   app.option("SRC", options.source, "What to convert").required();
-  app.option("DST", options.target,
-             "Folder (dcp, hf) or file (torch) to write, or an address (s3://, gs://); it appears when it is complete")
+  app.option(
+         "DST", options.target,
+         "Folder (dcp, hf) or file (bfl, torch) to write, or an address (s3://, gs://); it appears when it is complete")
       .required();
   const auto formats = std::views::keys(kFormats);
-  app.option("--to", options.to, "dcp, hf or torch").required().one_of({formats.begin(), formats.end()});
+  app.option("--to", options.to, "bfl (Black Forest Labs' names), dcp, hf or torch")
+      .required()
+      .one_of({formats.begin(), formats.end()});
   app.option("--model.name,--model_name", options.model_name,
              "Model family; without it the one of config.json, else that of the default configuration");
   app.option("--model.flavor,--model_flavor", options.model_flavor, "Its size");
