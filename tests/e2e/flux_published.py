@@ -165,6 +165,11 @@ class PublishedFlux(unittest.TestCase):
         self.assertIn("this model's weights have no other names than ours and Hugging Face's. Convert them to hf, dcp or torch.", said)
         self.assertFalse(llama.exists())
 
+    def test_a_cpu_draws_in_float32_unless_told_otherwise(self):
+        unless = self.draw("unless", self.pipeline)
+        self.assertEqual(unless, self.draw("given", self.pipeline, "--training.mixed_precision_param=float32"))
+        self.assertNotEqual(unless, self.draw("rounded", self.pipeline, "--training.mixed_precision_param=bfloat16"))
+
     def test_the_model_is_told_the_strength_of_its_guidance(self):
         self.assertNotEqual(self.draw("usual", self.pipeline), self.draw("weak", self.pipeline, "--model.guidance=1"))
 

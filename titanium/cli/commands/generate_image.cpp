@@ -72,8 +72,7 @@ std::vector<std::vector<int32_t>> tokens_of(const std::vector<data::CaptionEncod
   return all;
 }
 
-void generate(const train::CheckpointRun& run, const Options& options) {
-  const Device device = parse_device(run.config.training.device, /*local_rank=*/0);
+void generate(const train::CheckpointRun& run, const Options& options, Device device) {
   const auto loaded = train::load_any_model(run, device);
   models::ImageModel& model = models::as_image_model(*loaded);
   const int64_t patch = model.patch_pixels();
@@ -109,9 +108,9 @@ int run_generate_image(Arguments args) {
   Options given;
   CommandLine app(
       "Draws an image for each line of a file with the model of a checkpoint, and writes them as PNG. All options of\n"
-      "titanium train are taken too: those of [encoder] name the encoders of texts and the autoencoder. The "
-      "computation\n"
-      "is in float32 unless --training.mixed_precision_param says otherwise.",
+      "titanium train are taken too: those of [encoder] name the encoders of texts and the autoencoder. On a\n"
+      "GPU weights, encoders and computation are in the precision of training (--training.mixed_precision_param, by\n"
+      "default bfloat16), on a CPU in float32 unless that option is given.",
       "generate-image");
   app.take_run_options();
   app.option("--checkpoint", given.checkpoint, "Distributed checkpoint, safetensors or torch.save file").required();
@@ -124,7 +123,10 @@ int run_generate_image(Arguments args) {
   const auto batch = app.option("--batch", given.batch, "Prompts at once; else inference.local_batch_size");
   const auto size = app.option("--size", given.pixels, "Width and height in pixels; else inference.img_size");
   if (!app.parse(args)) return 0;
-  const auto run = train::plan_checkpoint_run(config::load_config(app.run_options()), given.checkpoint);
+  const config::LoadedConfig loaded = config::load_config(app.run_options());
+  auto run = train::plan_checkpoint_run(loaded, given.checkpoint);
+  const Device device = parse_device(run.config.training.device, /*local_rank=*/0);
+  train::compute_as_in_training(run, loaded, device);
   Options options = defaults_of(run.config);
   if (prompts.given()) options.prompts = given.prompts;
   if (out.given()) options.out = given.out;
@@ -134,7 +136,7 @@ int run_generate_image(Arguments args) {
   if (batch.given()) options.batch = given.batch;
   if (size.given()) options.pixels = given.pixels;
   check(options);
-  generate(run, options);
+  generate(run, options, device);
   return 0;
 }
 

@@ -53,6 +53,13 @@ CheckpointRun plan_checkpoint_run(const config::LoadedConfig& loaded, const fs::
   return run;
 }
 
+void compute_as_in_training(CheckpointRun& run, const config::LoadedConfig& loaded, Device device) {
+  if (device.is_cpu()) return;
+  const std::string& dtype = loaded.config.training.mixed_precision_param;
+  run.config.training.mixed_precision_param = dtype;
+  if (!loaded.sources.contains("training.dtype")) run.config.training.dtype = dtype;
+}
+
 int64_t model_positions(const CheckpointRun& run) {
   return as_language_model(models::build_model(run.config, std::nullopt))->max_seq_len();
 }

@@ -24,6 +24,11 @@ struct CheckpointRun {
 // available.
 CheckpointRun plan_checkpoint_run(const config::LoadedConfig& loaded, const std::filesystem::path& checkpoint);
 
+// On a GPU the run computes in the dtype of training, also where plan_checkpoint_run has settled for fp32, and holds
+// its weights in it unless training.dtype was given. For models with frozen encoders: in fp32 these take twice the
+// memory that they take in training. On a CPU nothing changes.
+void compute_as_in_training(CheckpointRun& run, const config::LoadedConfig& loaded, Device device);
+
 // The longest sequence that the model was made for.
 int64_t model_positions(const CheckpointRun& run);
 
