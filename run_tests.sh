@@ -16,8 +16,8 @@ unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY # server
 export TMPDIR="$scratch/files" TEST_TMPDIR="$scratch/files" TITANIUM_SKIPPED="$scratch/skipped"
 
 code=0
-# One more at a time than there are cores: jobs, servers and clusters wait as much as they compute.
-ctest --test-dir "$TITANIUM_BUILD" --output-on-failure --no-tests=error -j "$(($(nproc) + 1))" "$@" || code=$?
+# Two more at a time than there are cores: jobs, servers and clusters wait as much as they compute.
+ctest --test-dir "$TITANIUM_BUILD" --output-on-failure --no-tests=error -j "$(($(nproc) + 2))" "$@" || code=$?
 python=$(sed -n 's/^TITANIUM_PYTHON:[^=]*=//p' "$TITANIUM_BUILD/CMakeCache.txt")
 "$python" tools/check_test_run.py "$scratch/skipped" "$scratch/files" || code=$((code == 0 ? 1 : code))
 exit "$code"
