@@ -8,9 +8,9 @@ attempt() {
   "$@" || { echo "FAILED: $name"; failed+=("$name"); }
 }
 
-# run_gpu_tests FOLDER: all of build/gpu_tests, dealt out to GPU_TEST_PROCESSES (4) at once, which share the cores; their output is in FOLDER/gpu_tests.log.
+# run_gpu_tests FOLDER: all of build/gpu_tests, dealt out to GPU_TEST_PROCESSES (8) at once, which share the cores; their output is in FOLDER/gpu_tests.log.
 run_gpu_tests() {
-  local processes=${GPU_TEST_PROCESSES:-4} threads code=0 running=() i
+  local processes=${GPU_TEST_PROCESSES:-8} threads code=0 running=() i
   threads=$(($(nproc) > processes ? $(nproc) / processes : 1))
   rm -f "$1"/gpu_tests_*.log # of a check that was ended
   for ((i = 0; i < processes; i++)); do

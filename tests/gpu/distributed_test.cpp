@@ -1,6 +1,7 @@
 // Sharded training on one GPU, over NCCL with one rank. Several ranks: bench/distributed_gpu_check.sh.
 #include "tests/gpu/gpu_test.h"
 #include "titanium/comm/connect.h"
+#include "titanium/comm/rendezvous/socket.h"
 #include "titanium/parallel/data_parallel/fully_shard.h"
 #include "titanium/train/train_step.h"
 
@@ -11,6 +12,7 @@ class GpuSharding : public test::GpuTest {
  protected:
   std::shared_ptr<comm::World> nccl_world() const {
     comm::ConnectOptions options;
+    options.environment.master_port = comm::listen_at("127.0.0.1", 0, comm::Reach::kThisMachine).port;
     options.device = gpu_;
     options.connect_groups_of_one = true;
     return comm::connect(options);
