@@ -2,7 +2,6 @@
 
 #include "tests/support/test_folder.h"
 #include "titanium/base/machine/cpu_tiles.h"
-#include "titanium/base/machine/end_process.h"
 
 namespace titanium::test {
 namespace {
@@ -37,5 +36,5 @@ int main(int argc, char** argv) {
   for (const char* name : {"AWS_EC2_METADATA_DISABLED", "NO_GCE_CHECK"}) ::setenv(name, "true", /*overwrite=*/0);
   ::testing::InitGoogleTest(&argc, argv);
   ::testing::UnitTest::GetInstance()->listeners().Append(new titanium::test::AroundEachTest);
-  titanium::end_process(RUN_ALL_TESTS());
+  return RUN_ALL_TESTS();
 }
