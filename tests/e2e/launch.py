@@ -313,7 +313,9 @@ print("fine")"""
             _, err = self.end(self.start("waits()", *options, 1), 2)
             self.assertIn(f"another launcher at {endpoint} has --node-rank 1. Give every node its own, from 0 to {nodes - 1}.", err)
             for launcher in launchers:
-                self.killed(launcher)
+                launcher.kill()  # all, before one of them misses another
+            for launcher in launchers:
+                self.end(launcher, -signal.SIGKILL)
 
     def test_a_lost_node_0_ends_the_others_with_the_code_that_asks_for_a_new_start(self):
         for options, code, end in (((), 1, ""), (("--stop-code", 143), 143, r" Exit code 143\.")):

@@ -20,7 +20,7 @@ class AgainstTorchtitan(decoder_parity.AgainstTorchtitan):
     pipeline do not matter here."""
 
     NAME = "qwen3"
-    SEQ_LEN, BATCH = 64, 2  # its head has 151,936 rows
+    SEQ_LEN, BATCH = 128, 2  # its head has 151,936 rows
 
     def torchtitan_model(self, seq_len):
         import torchtitan_import  # noqa: F401
