@@ -51,16 +51,16 @@ class HubData(unittest.TestCase):
             (self.folder / "data" / name).write_bytes(content)
         return self.folder / "data"
 
-    def run_program(self, *arguments, endpoint, code=0):
+    def run_program(self, *arguments, endpoint, code=0, **variables):
         # An address that refuses every connection where nothing is to be asked for.
-        environment = {**os.environ, "HF_ENDPOINT": endpoint or "http://127.0.0.1:9"}
+        environment = {**os.environ, "HF_ENDPOINT": endpoint or "http://127.0.0.1:9", **variables}
         finished = subprocess.run([PROGRAM, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, env=environment)
         self.assertEqual(finished.returncode, code, finished.stdout + finished.stderr)
         return finished.stdout + finished.stderr
 
-    def train(self, name, *options, endpoint=None, code=0):
+    def train(self, name, *options, endpoint=None, code=0, **variables):
         said = self.run_program("train", *options, "--training.device=cpu", "--training.steps=3", "--training.data_streams=4", "--metrics.log_freq=1",
-                                "--training.mixed_precision_param=float32", f"--job.dump_folder={self.folder / name}", endpoint=endpoint, code=code)
+                                "--training.mixed_precision_param=float32", f"--job.dump_folder={self.folder / name}", endpoint=endpoint, code=code, **variables)
         if code:
             return said
         lines = [json.loads(line) for line in (self.folder / name / "metrics.jsonl").read_text().splitlines()]
@@ -142,3 +142,14 @@ class HubData(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+    def test_the_hub_is_not_asked_where_the_environment_forbids_it(self):
+        hub = self.serve("allenai/c4", c4_files())
+        said = self.train("offline", *TEXTS, "--training.dataset=c4", endpoint=hub.url, code=1, HF_HUB_OFFLINE="on")
+        self.assertIn(f"HF_HUB_OFFLINE is set, so {hub.url} is not asked. Unset it, or name files of this machine. Or fetch it, or as many of its files "
+                      "as you need, with: titanium download allenai/c4 --repo-type dataset", said)
+        said = self.run_program("download", "allenai/c4", "--repo-type", "dataset", "--local-dir", self.folder / "c4", endpoint=hub.url, code=1,
+                                HF_HUB_OFFLINE="1")
+        self.assertIn("HF_HUB_OFFLINE is set", said)
+        self.assertEqual(hub.hub.requests, [])
+        self.train("online", *TEXTS, "--training.dataset=c4", endpoint=hub.url, HF_HUB_OFFLINE="0")
+

@@ -1,6 +1,7 @@
 #include "titanium/remote/hub/hub.h"
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "titanium/base/files/file.h"
@@ -20,7 +21,16 @@ std::string trimmed(std::string text) {
   return text;
 }
 
+// The values that Hugging Face's tools take for yes.
+bool is_offline() {
+  std::string value = variable("HF_HUB_OFFLINE");
+  std::ranges::transform(value, value.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return value == "1" || value == "ON" || value == "YES" || value == "TRUE";
+}
+
 HttpRequest request_for(const HubAccess& access, const std::string& path) {
+  TI_CHECK(!is_offline(), "HF_HUB_OFFLINE is set, so {} is not asked. Unset it, or name files of this machine.",
+           access.endpoint);
   HttpRequest request{.url = parse_url(access.endpoint + path)};
   if (!access.token.empty()) request.headers["authorization"] = "Bearer " + access.token;
   return request;

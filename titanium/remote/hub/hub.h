@@ -41,11 +41,12 @@ struct HubListing {
 };
 
 // All files, or those below `folder`, which must be one. Throws UsageError that says what to do when the repository or
-// the revision is not there, or is gated; Error when the server cannot be reached.
+// the revision is not there, or is gated; Error when the server cannot be reached, or HF_HUB_OFFLINE says that it is
+// not to be asked.
 HubListing list_hub_files(const HubAccess& access, const HubRepo& repo, const RetryPolicy& policy = {},
                           const std::string& folder = "");
 
-// A request for `file` at `commit`.
+// A request for `file` at `commit`. Throws Error where HF_HUB_OFFLINE is set.
 HttpRequest hub_file_request(const HubAccess& access, const HubRepo& repo, const std::string& commit,
                              const std::string& file);
 
