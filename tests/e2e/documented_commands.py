@@ -158,7 +158,8 @@ class DocumentedCommands(unittest.TestCase):
                 own, inner = [], ["doctor", *rest]
             self.options_are_known(command, own)
             return self.check_training([arg for arg in inner[1:] if arg not in ("--then", "train")])
-        if command in HELP_ONLY or args[:2] == ["data", "prepare-images"]:  # which runs encoders on all images of a set
+        runs_encoders = args[:2] == ["data", "prepare-images"]  # on all images of a set
+        if command in HELP_ONLY or runs_encoders or "bfl" in rest:  # names of a model of images
             return self.options_are_known(command, rest)
         if command.startswith("-") or command == "<command>":
             return self.expect(["--help"])

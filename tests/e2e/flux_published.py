@@ -119,7 +119,9 @@ class PublishedFlux(unittest.TestCase):
         return (self.folder / name / "image_prompt0.png").read_bytes()
 
     def convert(self, source, target, to, *options):
-        return self.run_program("convert", source, target, "--to", to, "--model.name", "flux", "--hf-assets", self.pipeline, *options)
+        # The names of Black Forest Labs say which family it is.
+        family = [] if to == "bfl" else ["--model.name", "flux"]
+        return self.run_program("convert", source, target, "--to", to, *family, "--hf-assets", self.pipeline, *options)
 
     def test_images_from_every_form_of_the_files_are_the_same(self):
         drawn = self.draw("pipeline", self.pipeline)
@@ -161,7 +163,7 @@ class PublishedFlux(unittest.TestCase):
         llama = self.folder / "llama.pt"
         self.run_program("train", "--job.config_file=configs/llama3/debug_model.toml", "--training.device=cpu", "--training.steps=1", "--training.seq_len=16",
                          "--checkpoint.enable", "--checkpoint.last_save_model_only", f"--job.dump_folder={self.folder / 'llama'}")
-        said = self.run_program("convert", self.folder / "llama/checkpoint/step-1", llama, "--to", "bfl", "--model.flavor", "debugmodel", code=2)
+        said = self.run_program("convert", self.folder / "llama/checkpoint/step-1", llama, "--to", "bfl", "--model.name", "llama3", "--model.flavor", "debugmodel", code=2)
         self.assertIn("this model's weights have no other names than ours and Hugging Face's. Convert them to hf, dcp or torch.", said)
         self.assertFalse(llama.exists())
 

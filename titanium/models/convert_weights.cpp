@@ -21,6 +21,7 @@
 #include "titanium/checkpoint/torch_file/writer.h"
 #include "titanium/models/hugging_face_export.h"
 #include "titanium/models/model_weights.h"
+#include "titanium/models/registry.h"
 #include "titanium/remote/reading/byte_source.h"
 #include "titanium/remote/stores/object_writer.h"
 #include "titanium/remote/transport/url.h"
@@ -301,7 +302,26 @@ void write_folder(const fs::path& target, const std::function<void(const fs::pat
 
 fs::path without_last_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
 
+bool has_other_names(const Model& model) {
+  const auto tensors = model.stored_tensors();
+  const auto& [fqn, shape] = tensors.front();
+  return model.hugging_face() != nullptr && !model.hugging_face()->other_pieces(fqn, shape).empty();
+}
+
 }  // namespace
+
+std::string family_with_other_names() {
+  const auto has_them = [](const std::string& name) {
+    JobConfig config;
+    config.model.name = name;
+    config.model.flavor = find_model(name).flavors.front();
+    return has_other_names(*build_model(config, std::nullopt));
+  };
+  const std::vector<std::string> names = model_names();
+  const auto found = std::ranges::find_if(names, has_them);
+  TI_ASSERT(found != names.end(), "a format for the names of no family");
+  return *found;
+}
 
 void convert_weights(const checkpoint::WeightsSource& source, const fs::path& given, const ConvertOptions& options) {
   const fs::path target = without_last_slash(given);

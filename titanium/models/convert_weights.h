@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "titanium/checkpoint/weights_source.h"
 #include "titanium/models/model.h"
@@ -11,6 +12,9 @@ namespace titanium::models {
 
 // kOtherNames: one file of safetensors under the names of others who publish the model's weights, as Black Forest Labs.
 enum class WeightsFormat { kDcp, kHuggingFace, kTorch, kOtherNames };
+
+// The family whose weights others publish under names of their own: the one to which kOtherNames belongs.
+std::string family_with_other_names();
 
 struct ConvertOptions {
   WeightsFormat to = WeightsFormat::kDcp;

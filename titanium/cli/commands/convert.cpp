@@ -55,6 +55,7 @@ std::unique_ptr<models::Model> build_model(const Options& options, const checkpo
   }
   JobConfig config;
   const auto described = models::name_of_model_in(assets);
+  if (options.to == "bfl") config.model.name = models::family_with_other_names();
   config.model.name = !options.model_name.empty() ? options.model_name : described.value_or(config.model.name);
   config.model.flavor = options.model_flavor.empty() ? "auto" : options.model_flavor;
   config.model.hf_assets_path = assets.string();
@@ -91,13 +92,15 @@ int run_convert(Arguments args) {
   app.option("--to", options.to, "bfl (Black Forest Labs' names), dcp, hf or torch")
       .required()
       .one_of({formats.begin(), formats.end()});
-  app.option("--model.name,--model_name", options.model_name,
-             "Model family; without it the one of config.json, else that of the default configuration");
+  app.option(
+      "--model.name,--model_name", options.model_name,
+      "Model family; without it the one of config.json, for --to bfl the one that has these names, else that of the "
+      "default configuration");
   app.option("--model.flavor,--model_flavor", options.model_flavor, "Its size");
   app.option("--export-dtype,--export_dtype", options.export_dtype,
              "float32, bfloat16 or float16 for the weights; without it as they are");
   app.option("--hf-assets,--hf_assets_path", options.assets,
-             "Folder with config.json and the tokenizer's files, for --to hf; without it the folder of SRC");
+             "Folder with config.json and the tokenizer's files, for --to hf and bfl; without it the folder of SRC");
   app.flag("--force", options.force, "Replace DST if it exists");
   if (!app.parse(args)) return 0;
   convert(options);
