@@ -242,6 +242,8 @@ class ObjectStores(s3_case.S3Case):
             self.assertIn(f"/tree/{hub_server.COMMIT}/sub?", listed[-1])  # nothing else is listed
             self.assertEqual(self.read("hf://datasets/acme/texts/*.gz", HF_ENDPOINT=hub.url), compressed)  # * passes slashes
             self.assertIn("Data path hf://datasets/acme/texts/*.parquet has no data files.", self.read("hf://datasets/acme/texts/*.parquet", code=1, HF_ENDPOINT=hub.url))
+            self.assertIn(f"the dataset acme/texts has no such file or folder ({hub.url}/api/datasets/acme/texts/tree/{hub_server.COMMIT}/other). Check the path.",
+                          self.read("hf://datasets/acme/texts/other/*.gz", code=1, HF_ENDPOINT=hub.url))
 
     def test_weights_are_read_from_buckets_and_from_the_hub(self):
         folder = self.home / "model"

@@ -150,6 +150,10 @@ void explain_hub_failure(const HttpResponse& response, const HubRepo& repo) {
     throw UsageError(fmt::format("the {} {} has no revision {}. Name a branch, a tag or a commit.", repo.kind, repo.id,
                                  printable(repo.revision)));
   }
+  if (code == "EntryNotFound") {
+    throw UsageError(fmt::format("the {} {} has no such file or folder ({}). Check the path.", repo.kind, repo.id,
+                                 response.url.without_query()));
+  }
   if (response.status == 401 || response.status == 404) {
     throw UsageError(
         fmt::format("the {} {} does not exist, or is private. Check its name, and set HF_TOKEN if it is private.",
