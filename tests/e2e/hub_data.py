@@ -76,8 +76,9 @@ class HubData(unittest.TestCase):
         read = {name for name in files for _, path, _ in hub.cdn.requests if path.endswith(name)}
         self.assertLessEqual(read, {name for name in files if name.startswith("en/")})
         self.assertLessEqual({"en/c4-train.00000-of-00002.json.gz", "en/c4-validation.00000-of-00001.json.gz"}, read)
-        listed = [path for _, path, _ in hub.hub.requests if "/tree/" in path]
-        self.assertTrue(listed and all(path.split("?")[0].endswith("/en") for path in listed), listed)
+        # The folder of both sets is listed, nothing else, and once.
+        asked = [path.split("?")[0] for _, path, _ in hub.hub.requests if path.startswith("/api/")]
+        self.assertEqual(asked, ["/api/datasets/allenai/c4/revision/main", f"/api/datasets/allenai/c4/tree/{hub_server.COMMIT}/en"])
         here = self.write({name: content for name, content in files.items() if name.startswith("en/c4-train")})
         other = self.write({"validation/" + name: content for name, content in files.items() if name.startswith("en/c4-validation")})
         _, copied = self.train("disk", *TEXTS, "--training.dataset=c4", f"--training.dataset_path={here / 'en'}", *validated,

@@ -7,6 +7,8 @@
 #include <deque>
 #include <future>
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 
@@ -295,11 +297,28 @@ std::vector<RemoteFile> list_azure(const std::string& url, const RetryPolicy& po
   return files;
 }
 
+namespace {
+
+// What the hub has in a folder of a repository, asked for once: a run looks at its data several times, and the hub
+// answers only so many questions. Never changes, and never goes.
+const HubListing& remembered_listing(const HubRepo& repo, const std::string& folder, const RetryPolicy& policy) {
+  static auto* mutex = new std::mutex;  // neither is destroyed: threads may still list when the program ends
+  static auto* listings = new std::map<std::vector<std::string>, HubListing>;
+  const HubAccess access = hub_access_of_environment();
+  const std::vector<std::string> key = {access.endpoint, access.token, repo.kind, repo.id, repo.revision, folder};
+  const std::lock_guard lock(*mutex);
+  auto found = listings->find(key);
+  if (found == listings->end()) found = listings->emplace(key, list_hub_files(access, repo, policy, folder)).first;
+  return found->second;
+}
+
+}  // namespace
+
 std::vector<RemoteFile> list_hub(const std::string& url, const RetryPolicy& policy) {
   const HubAddress address = parse_hub_address(url);
   const size_t star = address.path.find('*');
   const std::string folder = star == std::string::npos ? "" : folder_of(address.path.substr(0, star));
-  const HubListing listing = list_hub_files(hub_access_of_environment(), address.repo, policy, folder);
+  const HubListing& listing = remembered_listing(address.repo, folder, policy);
   const std::string kind = address.repo.kind == "model" ? "" : address.repo.kind + "s/";
   std::vector<RemoteFile> files;
   for (const HubFile& file : listing.files) {
