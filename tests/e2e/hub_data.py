@@ -95,18 +95,38 @@ class HubData(unittest.TestCase):
         self.assertIn("Training starts at step 3", said)
         self.assertEqual(rest, all_at_hub[2:])
 
-    def test_images_are_read_from_the_hub(self):
-        archives = {path.name: path.read_bytes() for path in (ROOT / "tests/assets/cc12m_test").iterdir()}
-        hub = self.serve("pixparse/cc12m-wds", {**archives, "README.md": b"", "_info.json": b"{}"})
+    def options_for_images(self):
         assets = self.folder / "assets"
         assets.mkdir()
         (assets / "config.json").write_text(json.dumps(SIZES))
         for file in (ROOT / "tests/assets/tokenizer").iterdir():
             (assets / file.name).write_bytes(file.read_bytes())
-        images = [*IMAGES, f"--model.hf_assets_path={assets}", "--training.dataset=cc12m-wds"]
+        return [*IMAGES, f"--model.hf_assets_path={assets}", "--training.dataset=cc12m-wds"]
+
+    def test_images_are_read_from_the_hub(self):
+        archives = {path.name: path.read_bytes() for path in (ROOT / "tests/assets/cc12m_test").iterdir()}
+        hub = self.serve("pixparse/cc12m-wds", {**archives, "README.md": b"", "_info.json": b"{}"})
+        images = self.options_for_images()
         said, streamed = self.train("hub", *images, endpoint=hub.url)
         self.assertIn("Preparing cc12m-wds dataset from hf://datasets/pixparse/cc12m-wds/*.tar", said)
         _, copied = self.train("disk", *images, "--training.dataset_path=tests/assets/cc12m_test")
+        self.assertEqual(streamed, copied)
+
+    def test_images_of_the_hub_are_dealt_by_archives(self):
+        archives = {}
+        for source in sorted((ROOT / "tests/assets/cc12m_test").iterdir()):
+            with tarfile.open(source) as shapes:
+                names = shapes.getnames()
+                for first in range(0, len(names), 4):  # two pictures and their captions
+                    content = io.BytesIO()
+                    with tarfile.open(fileobj=content, mode="w") as archive:
+                        for name in names[first : first + 4]:
+                            archive.addfile(shapes.getmember(name), shapes.extractfile(name))
+                    archives[f"cc12m-train-{len(archives):04d}.tar"] = content.getvalue()
+        blocks = [*self.options_for_images(), "--training.data_striping=blocks"]
+        said, streamed = self.train("hub", *blocks, endpoint=self.serve("pixparse/cc12m-wds", archives).url)
+        self.assertIn("Dataset cc12m-wds: dealt by files in 4 lanes (16 blocks)", said)
+        _, copied = self.train("disk", *blocks, f"--training.dataset_path={self.write(archives)}")
         self.assertEqual(streamed, copied)
 
     def test_pictures_in_parquet_are_packed_into_archives(self):
