@@ -88,6 +88,7 @@ void Profiler::after_step(int64_t step) {
 
 void Profiler::finish() {
   range_.reset();
+  last_step_ = step_ - 1;  // also of a run that is stopped early
   if (recording_ && profiler_phase(options_, step_ - 1) == ProfilerPhase::kRecord) stop(step_ - 1);
 }
 

@@ -60,5 +60,19 @@ TEST(ProfilerLibrary, IsUnloadedAfterCyclesThatStepsFollow) {
   ::unsetenv("TEARDOWN_CUPTI");
 }
 
+TEST(ProfilerLibrary, StaysWhereARunIsStoppedInARecordedStep) {
+  ::unsetenv("TEARDOWN_CUPTI");
+  JobConfig config;
+  config.job.dump_folder = test::test_folder();
+  config.profiling = {.enable_profiling = true, .profile_freq = 10, .profiler_active = 2, .profiler_warmup = 1};
+  config.training.steps = 100;
+  Profiler profiler(config, at::kCPU, /*rank=*/0, /*world_size=*/1, /*finished_steps=*/0);
+  EXPECT_STREQ(std::getenv("TEARDOWN_CUPTI"), "1");
+  for (int64_t step = 1; step <= 9; ++step) profiler.after_step(step);
+  profiler.finish();
+  EXPECT_STREQ(std::getenv("TEARDOWN_CUPTI"), "0");
+  ::unsetenv("TEARDOWN_CUPTI");
+}
+
 }  // namespace
 }  // namespace titanium::train
