@@ -150,6 +150,13 @@ class HubData(unittest.TestCase):
         for content, sample in zip(pictures.values(), found["samples"], strict=True):
             self.assertIn("{} x {}".format(*PIL.Image.open(io.BytesIO(content)).size), sample["image"])
 
+    def test_doctor_says_what_it_has_not_looked_at(self):
+        doctor = ["doctor", "--storage-mib", "2", "--training.device=cpu", "--job.config_file=configs/llama3/debug_model.toml",
+                  f"--job.dump_folder={self.folder}"]
+        not_asked = "all files of this machine are there and can be read; the hub is asked when the run starts"
+        self.assertIn(not_asked, self.run_program(*doctor, "--training.dataset=C4", endpoint=None))
+        self.assertNotIn(not_asked, self.run_program(*doctor, endpoint=None))
+
     def test_a_check_asks_for_nothing_and_training_names_another_way(self):
         checked = self.run_program("config", "check", "configs/llama3/debug_model.toml", "--training.dataset=c4", "--training.device=cpu", endpoint=None)
         self.assertIn("is valid.", checked)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 namespace titanium::data {
 namespace {
@@ -74,7 +75,10 @@ std::string missing_tokenizer_sentence(const std::filesystem::path& path) {
 }
 
 std::optional<std::string> hub_address(const std::string& name) {
-  const auto* found = std::ranges::find(kRepositories, name, &Repository::dataset);
+  const auto is_it = [&](const Repository& from) {
+    return std::ranges::equal(name, from.dataset, {}, [](unsigned char c) { return std::tolower(c); });
+  };
+  const auto* found = std::ranges::find_if(kRepositories, is_it);
   if (found == std::end(kRepositories) || !found->is_readable_there) return std::nullopt;
   return address_of(*found);
 }

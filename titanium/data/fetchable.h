@@ -21,7 +21,7 @@ void know_owners(OwnerOfModel owner_of);
 // download --assets` puts models (assets/hf/NAME) with the command that makes it.
 std::string missing_tokenizer_sentence(const std::filesystem::path& path);
 
-// Where the hub has the data set `name`, if a run can read it there: the address of its files.
+// Where the hub has the data set `name` (upper or lower case), if a run can read it there: the address of its files.
 std::optional<std::string> hub_address(const std::string& name);
 
 // What follows a sentence that says why `address` cannot be read: where it is one of hub_address, the command that

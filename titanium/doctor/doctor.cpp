@@ -11,6 +11,7 @@
 #include "titanium/comm/flight_recorder.h"
 #include "titanium/comm/rendezvous/job_store.h"
 #include "titanium/comm/text_collectives.h"
+#include "titanium/data/fetchable.h"
 #include "titanium/doctor/bucket_check.h"
 #include "titanium/doctor/host_checks.h"
 #include "titanium/doctor/link_checks.h"
@@ -22,6 +23,7 @@
 #include "titanium/train/check_run.h"
 #include "titanium/train/host_memory.h"
 #include "titanium/train/start_world.h"
+#include "titanium/train/task/text_data.h"
 
 namespace titanium::doctor {
 namespace {
@@ -34,6 +36,14 @@ Finding broken(const std::string& check, std::string sentence) {
   sentence = sentence.substr(0, sentence.find('\n'));  // libtorch appends a stack
   return {
       .check = check, .severity = Severity::kError, .fact = sentence, .remedy = "The sentence says what to change."};
+}
+
+// A data set without a path, which is read where the hub has it.
+bool is_at_hub(const train::DataPlace& place) { return !place.path && data::hub_address(place.dataset); }
+
+std::string fact_of_whole_files(const JobConfig& config) {
+  if (!std::ranges::any_of(train::data_places(config), is_at_hub)) return "all files are there and can be read";
+  return "all files of this machine are there and can be read; the hub is asked when the run starts";
 }
 
 // What the run will read and need. `checkpoint_bytes` becomes the size of one of its checkpoints.
@@ -59,8 +69,7 @@ std::vector<Finding> check_files_and_memory(const Request& request, Device devic
   for (const std::string& file : run.files) findings.push_back(broken("data, tokenizer", file));
   if (problems.empty())
     findings.push_back({.check = "configuration", .fact = "the model fits, and the ranks its layout"});
-  if (run.files.empty())
-    findings.push_back({.check = "data, tokenizer", .fact = "all files are there and can be read"});
+  if (run.files.empty()) findings.push_back({.check = "data, tokenizer", .fact = fact_of_whole_files(config)});
   return findings;
 }
 
