@@ -158,18 +158,17 @@ class HubData(unittest.TestCase):
         self.assertNotIn(not_asked, self.run_program(*doctor, endpoint=None))
 
     def test_a_check_asks_for_nothing_and_training_names_another_way(self):
-        checked = self.run_program("config", "check", "configs/llama3/debug_model.toml", "--training.dataset=c4", "--training.device=cpu", endpoint=None)
-        self.assertIn("is valid.", checked)
-        self.assertNotIn("to fetch", checked)
+        for config, *options in (["configs/llama3/debug_model.toml", "--training.dataset=c4", "--validation.enable", "--validation.dataset=c4_validation"],
+                                 ["configs/flux/flux_debug.toml", "--training.dataset=cc12m-wds"]):
+            checked = self.run_program("config", "check", config, *options, "--training.device=cpu", endpoint=None)
+            self.assertIn("is valid.", checked)
+            self.assertNotIn("to fetch", checked)
         strange = hub_server.Server(lambda handler, _: handler.answer(200, b"{}"))
         self.addCleanup(strange.stop)
         said = self.train("strange", *TEXTS, "--training.dataset=c4", endpoint=strange.url, code=1)
         self.assertIn("Check HF_ENDPOINT. Or fetch it, or as many of its files as you need, with: titanium download allenai/c4 --repo-type dataset "
                       "--include 'en/c4-train.*' --local-dir data/c4; then set dataset_path = \"data/c4\".", said)
 
-
-if __name__ == "__main__":
-    unittest.main()
     def test_the_hub_is_not_asked_where_the_environment_forbids_it(self):
         hub = self.serve("allenai/c4", c4_files())
         said = self.train("offline", *TEXTS, "--training.dataset=c4", endpoint=hub.url, code=1, HF_HUB_OFFLINE="on")
@@ -181,3 +180,6 @@ if __name__ == "__main__":
         self.assertEqual(hub.hub.requests, [])
         self.train("online", *TEXTS, "--training.dataset=c4", endpoint=hub.url, HF_HUB_OFFLINE="0")
 
+
+if __name__ == "__main__":
+    unittest.main()
