@@ -63,6 +63,13 @@ def read_share(path, rank, ranks, how="share", block_bytes=16384):
     return [int(word) for word in result.stdout.split()]
 
 
+# Where the blocks of a file end for a reader that stays open, and for one that rests after each.
+def pieces(path):
+    result = subprocess.run([DRIVER, "pieces", str(path), "text"], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    return [line.split() for line in result.stdout.splitlines()]
+
+
 def mixed(paths, striping, shuffle, layouts, steps=60):
     command = [DRIVER, "mix", striping, str(int(shuffle)), layouts, str(steps), *map(str, paths)]
     result = subprocess.run(command, capture_output=True, text=True)
@@ -134,6 +141,20 @@ class DataFormats(unittest.TestCase):
         pyarrow.parquet.write_table(table, path, compression="none", use_dictionary=False, row_group_size=120_000, data_page_size=100_000, write_batch_size=256)
         self.assertEqual(read_share(path, 0, 1, "resting", 0)[0], read_share(path, 0, 1, "share", 0)[0])
         self.assertLess(read_share(path, 0, 1, "resting", 0)[2], 4 * path.stat().st_size)
+
+    # Of 1,500 bytes, a block has 699 rows, and a piece of 1,024 another one of 325.
+    def test_blocks_are_the_same_whoever_rests(self):
+        path, arrow_file = self.folder / "pieces.parquet", self.folder / "pieces.arrow"
+        table = pyarrow.table({"text": ["a" * 1500] * 5000})
+        with pyarrow.OSFile(str(arrow_file), "wb") as sink, pyarrow.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        self.assertEqual(*pieces(arrow_file))
+        for use_dictionary in (False, True):
+            pyarrow.parquet.write_table(table, path, use_dictionary=use_dictionary, data_page_size=1 << 26)
+            self.assertEqual(*pieces(path), use_dictionary)
+            self.assertEqual(pieces(path), pieces(arrow_file))
+        pyarrow.parquet.write_table(pyarrow.table({"text": [[i] * 3000 for i in range(1500)]}), path)
+        self.assertEqual(*pieces(path))
 
     # 60 open readers would hold a page of 8 MB each, or a batch.
     def test_readers_of_many_sources_hold_little(self):

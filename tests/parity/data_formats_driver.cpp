@@ -11,6 +11,9 @@
 //   one reader of that many reads an epoch, dealt by blocks of that size or, with 0, by records; the number of its
 //   samples, its lanes, and the bytes that the process has read. The same with `shuffled` instead of `share`, or with
 //   `resting`, as one of so many sources that readers give their memory back between reads.
+// data_formats_driver pieces PATH FIELD
+//   the records up to which each block of one file goes, on one line for a reader that stays open and on another for
+//   one that gives its memory back after each block.
 // data_formats_driver fuzz PATH FIELD ROUNDS SEED
 //   damages the file in a copy beside it that often and reads it; prints how many were read and how many refused, and
 //   the most memory that the process has had, in bytes.
@@ -132,6 +135,19 @@ void read_share(const std::vector<std::string>& given) {
   fmt::print("{} {} {}\n", samples, loader.state().sources[0].striping.lanes, testing::bytes_read());
 }
 
+void print_pieces(const std::string& path, const std::string& field) {
+  const SourceFile file = find_source_files(path, /*allow_empty_files=*/false).at(0);
+  for (const bool rests : {false, true}) {
+    const auto reader = open_blocks(file, {}, {.text_field = field});
+    std::vector<int64_t> ends;
+    while (!reader->at_end()) {
+      ends.push_back(reader->next()->end());
+      if (rests) reader->settle(0);
+    }
+    fmt::print("{}\n", fmt::join(ends, " "));
+  }
+}
+
 std::string content_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -196,8 +212,9 @@ int main(int argc, char** argv) {
     if (argc == 7) read_share(given);
     if (argc == 6) fuzz(argv[2], argv[3], std::stoll(argv[4]), std::stoull(argv[5]));
     if (argc == 5) run_one(argv[2], argv[3], StripingChoice::kBlocks, layouts_of(argv[4]));
+    if (argc == 4) print_pieces(argv[2], argv[3]);
     if (argc == 3) run_one(argv[1], argv[2], StripingChoice::kRecords, {1, 2, 4});
-    return argc == 3 || (argc >= 5 && argc <= 7) ? 0 : 2;
+    return argc >= 3 && argc <= 7 ? 0 : 2;
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

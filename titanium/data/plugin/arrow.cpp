@@ -205,7 +205,8 @@ class Batches : public File {
       at_ = std::min(passed_over_, batch_->num_rows());
       passed_over_ -= at_;
     }
-    const int64_t count = std::min(kRowsAtOnce, batch_->num_rows() - at_);
+    // Pieces end where they do without a rest: blocks of a file must not depend on who rested when.
+    const int64_t count = std::min(kRowsAtOnce - at_ % kRowsAtOnce, batch_->num_rows() - at_);
     piece_ = find_column(*batch_, column_)->Slice(at_, count);
     check(piece_->Validate());
     rows_.set(*piece_, column_);

@@ -120,8 +120,10 @@ PagedTexts::~PagedTexts() = default;
 
 bool PagedTexts::next(TitaniumRows& rows) {
   if (reader_ == nullptr) wake();
+  // Pieces end where they do without a rest: blocks of a file must not depend on who rested when.
+  const int64_t inside = row_ < page_.rows.end ? (row_ - page_.rows.begin) % kRowsAtOnce : 0;
   int64_t values = 0, next = 0;
-  const int64_t count = reader_->ReadBatch(kRowsAtOnce, levels_.data(), nullptr, values_.data(), &values);
+  const int64_t count = reader_->ReadBatch(kRowsAtOnce - inside, levels_.data(), nullptr, values_.data(), &values);
   if (count == 0 && row_ != rows_in_group_) fail("a column has fewer rows than its group: the file is damaged.");
   data_.clear();
   sizes_.clear();
