@@ -142,6 +142,16 @@ class DataFormats(unittest.TestCase):
         self.assertEqual(read_share(path, 0, 1, "resting", 0)[0], read_share(path, 0, 1, "share", 0)[0])
         self.assertLess(read_share(path, 0, 1, "resting", 0)[2], 4 * path.stat().st_size)
 
+    # Chunks and pages that are smaller than what a header is looked for in (16 KiB), and pages at the end of a buffer of 256 KiB.
+    def test_readers_that_rest_find_small_pages_again(self):
+        path = self.folder / "small_pages.parquet"
+        for count, encoding in ((5000, dict(use_dictionary=True)), (300, {}), (30_000, {})):
+            table = pyarrow.table({"text": [f"row {i if not encoding else i % 7}" for i in range(count)]})
+            pyarrow.parquet.write_table(table, path, compression="none", data_page_size=1000, write_batch_size=16, **{"use_dictionary": False, **encoding})
+            open_ends, resting_ends = pieces(path)
+            self.assertEqual(open_ends, resting_ends, (count, encoding))
+            self.assertGreater(len(open_ends), 2)
+
     # Of 1,500 bytes, a block has 699 rows, and a piece of 1,024 another one of 325.
     def test_blocks_are_the_same_whoever_rests(self):
         path, arrow_file = self.folder / "pieces.parquet", self.folder / "pieces.arrow"

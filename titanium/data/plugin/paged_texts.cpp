@@ -35,6 +35,11 @@ bool is_always_compressed(const parquet::FileMetaData& metadata) {
   return writer.application_ == "parquet-cpp" && writer.VersionLt(Version::PARQUET_CPP_10353_FIXED_VERSION());
 }
 
+// Its own Tell() is wrong after a Peek() that has read more than was buffered.
+int64_t place_in(const arrow::io::BufferedInputStream& stream) {
+  return value_of(stream.raw()->Tell()) - stream.bytes_buffered();
+}
+
 }  // namespace
 
 // The pages from one on. Tells where each lies, and gives the dictionary before the first page that needs it.
@@ -48,10 +53,10 @@ class PagedTexts::Pages : public parquet::PageReader {
 
   std::shared_ptr<parquet::Page> NextPage() override {
     if (held_back_) return std::exchange(held_back_, nullptr);
-    const int64_t begin = begin_ + value_of(stream_->Tell());
+    const int64_t begin = begin_ + place_in(*stream_);
     std::shared_ptr<parquet::Page> page = pages_->NextPage();
     if (page == nullptr) return nullptr;
-    const PageRange bytes{begin, begin_ + value_of(stream_->Tell())};
+    const PageRange bytes{begin, begin_ + place_in(*stream_)};
     if (page->type() == parquet::PageType::DICTIONARY_PAGE) {
       texts_.dictionary_ = bytes;
       return given(std::move(page));
@@ -84,7 +89,7 @@ class PagedTexts::Pages : public parquet::PageReader {
   PagedTexts& texts_;
   const int64_t begin_;
   int64_t row_;
-  std::shared_ptr<arrow::io::InputStream> stream_, stream_of_dictionary_;
+  std::shared_ptr<arrow::io::BufferedInputStream> stream_, stream_of_dictionary_;
   std::unique_ptr<parquet::PageReader> pages_, dictionary_;
   std::shared_ptr<parquet::Page> held_back_;
   bool has_dictionary_ = false;
@@ -173,8 +178,11 @@ void PagedTexts::wake() {
 }
 
 std::unique_ptr<parquet::PageReader> PagedTexts::pages_of(const PageRange& bytes, int64_t values,
-                                                          std::shared_ptr<arrow::io::InputStream>* stream) {
-  *stream = properties_.GetStream(file_, bytes.begin, bytes.end - bytes.begin);
+                                                          std::shared_ptr<arrow::io::BufferedInputStream>* stream) {
+  const int64_t size = bytes.end - bytes.begin;
+  *stream = value_of(arrow::io::BufferedInputStream::Create(
+      properties_.buffer_size(), properties_.memory_pool(),
+      value_of(arrow::io::RandomAccessFile::GetStream(file_, bytes.begin, size)), size));
   return parquet::PageReader::Open(*stream, values, chunk_->compression(), properties_, *column_,
                                    is_always_compressed(*metadata_));
 }

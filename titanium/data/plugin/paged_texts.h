@@ -1,6 +1,7 @@
 // Texts of a column of Parquet that has one value for each row, page by page.
 #pragma once
 
+#include <arrow/io/buffered.h>
 #include <arrow/io/interfaces.h>
 #include <parquet/column_reader.h>
 #include <parquet/metadata.h>
@@ -53,7 +54,7 @@ class PagedTexts {
 
   void wake();
   std::unique_ptr<parquet::PageReader> pages_of(const PageRange& bytes, int64_t values,
-                                                std::shared_ptr<arrow::io::InputStream>* stream);
+                                                std::shared_ptr<arrow::io::BufferedInputStream>* stream);
 
   const std::shared_ptr<const parquet::FileMetaData> metadata_;
   const std::unique_ptr<parquet::ColumnChunkMetaData> chunk_;
