@@ -166,14 +166,16 @@ class DataFormats(unittest.TestCase):
         pyarrow.parquet.write_table(pyarrow.table({"text": [[i] * 3000 for i in range(1500)]}), path)
         self.assertEqual(*pieces(path))
 
-    # 60 open readers would hold a page of 8 MB each, or a batch.
+    # 60 open readers would hold a page of 8 MB each, or of 4 MB for lists of tokens, or a batch.
     def test_readers_of_many_sources_hold_little(self):
-        table = pyarrow.table({"text": [f"{i} " + "word " * 1600 for i in range(2048)]})  # 16 MB
-        sets = {"many.parquet": None, "many.stream.arrow": pyarrow.ipc.new_stream, "many.file.arrow": pyarrow.ipc.new_file}
+        words = pyarrow.table({"text": [f"{i} " + "word " * 1600 for i in range(2048)]})  # 16 MB
+        tokens = pyarrow.table({"text": pyarrow.array([[i] * 2000 for i in range(2048)], pyarrow.list_(pyarrow.int32()))})
+        sets = {"many.parquet": None, "tokens.parquet": None, "many.stream.arrow": pyarrow.ipc.new_stream, "many.file.arrow": pyarrow.ipc.new_file}
         for name, new in sets.items():
             path = self.folder / name
+            table = tokens if name == "tokens.parquet" else words
             if new is None:
-                pyarrow.parquet.write_table(table, path, compression="zstd", use_dictionary=False)
+                pyarrow.parquet.write_table(table, path, compression="zstd", use_dictionary=False, data_page_size=4 << 20)
             else:
                 with pyarrow.OSFile(str(path), "wb") as sink, new(sink, table.schema, options=pyarrow.ipc.IpcWriteOptions(compression="zstd")) as writer:
                     writer.write_table(table)

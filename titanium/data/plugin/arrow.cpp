@@ -30,6 +30,7 @@ namespace {
 constexpr int64_t kFewestRows = 16, kRowsAtOnce = 1024;
 constexpr int64_t kBytesAtOnce = int64_t{1} << 19;  // about, of rows that are decoded
 constexpr int64_t kReadBytes = int64_t{256} << 10;
+constexpr int64_t kOpenLeaf = (int64_t{2} << 20) + kReadBytes;  // about: page, dictionary and what is read ahead
 
 // What is read again, of a file of this machine or an address, for a reader that gives back its memory.
 constexpr int64_t kQuickBytes = int64_t{32} << 20, kQuickRemoteBytes = int64_t{1} << 20;
@@ -340,12 +341,19 @@ class ParquetFile : public Batches {
     return false;
   }
 
-  int64_t held_bytes() const override { return texts_ ? texts_->held_bytes() : Batches::held_bytes(); }
+  int64_t held_bytes() const override {
+    if (texts_) return texts_->held_bytes();
+    return Batches::held_bytes() + (batches_ ? static_cast<int64_t>(leaves_.size()) * kOpenLeaf : 0);
+  }
 
   bool rest(int64_t row) override {
-    if (!texts_) return Batches::rest(row);
-    if (!is_quick(texts_->bytes_of_rest())) return false;
-    texts_->rest(row);
+    if (texts_) {
+      if (!is_quick(texts_->bytes_of_rest())) return false;
+      texts_->rest(row);
+      return true;
+    }
+    if (!Batches::rest(row)) return false;
+    batches_ = nullptr;
     return true;
   }
 
