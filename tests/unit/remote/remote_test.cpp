@@ -270,6 +270,17 @@ TEST_F(Windows, NothingIsReadBehindWhatIsExpected) {
   EXPECT_EQ(reads_.size(), 2);
 }
 
+TEST_F(Windows, WhatIsExpectedAgainPushesNothingOut) {
+  constexpr int64_t kEnd = 1 << 20;
+  {
+    const WindowedBytes bytes(std::make_unique<CountedBytes>(content_, reads_));
+    bytes.expect(0, kEnd);
+    for (int i = 0; i < 20; ++i) bytes.expect(0, 1'000);
+    for (int64_t at = 1'000; at < kEnd; at += 1'000) expect_bytes(bytes, at, std::min<int64_t>(1'000, kEnd - at));
+  }
+  for (const auto& [offset, size] : reads_) EXPECT_LE(offset + static_cast<int64_t>(size), kEnd);
+}
+
 // A source whose bytes take a while to come; counts how many reads are under way at a time.
 class SlowBytes : public ByteSource {
  public:

@@ -15,7 +15,9 @@ constexpr size_t kWindows = 4, kExpected = 16, kDeepest = 8, kDeepestOfSmall = 4
 
 void WindowedBytes::expect(int64_t begin, int64_t end) const {
   const std::lock_guard lock(mutex_);
-  expected_.emplace_front(begin, std::min(end, source_->size()));
+  const std::pair range(begin, std::min(end, source_->size()));
+  expected_.remove(range);  // told again, it takes the place of no other
+  expected_.push_front(range);
   if (expected_.size() > kExpected) expected_.pop_back();
 }
 
