@@ -83,6 +83,12 @@ class Decode(unittest.TestCase):
                 self.assertEqual(done.stderr.decode(), f"titanium: tokenize: line 2 of the input has {shown} where an id "
                                                        "should be: a whole number from 0.\n")
 
+    def test_lines_before_a_bad_one_are_written(self):
+        expected = run("tokenize", "--tokenizer", TOKENIZER, "--decode", input=b"[1]\n[2]\n", stdout=subprocess.PIPE)
+        done = run("tokenize", "--tokenizer", TOKENIZER, "--decode", input=b"[1]\n[2]\nx\n", stdout=subprocess.PIPE)
+        self.assertEqual((expected.returncode, done.returncode), (0, 2), done.stderr)
+        self.assertEqual((done.stdout, done.stdout.count(b"\n")), (expected.stdout, 2))
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv, verbosity=2)

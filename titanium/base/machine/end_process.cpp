@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
+#include <iostream>
 
 namespace titanium {
 namespace {
@@ -21,6 +22,7 @@ bool somebody_waits_for_the_end() {
 
 void end_process(int code) {
   if (somebody_waits_for_the_end()) std::exit(code);
+  std::cout.flush();  // which has its own buffer where it is not synchronised with stdio
   std::fflush(nullptr);
   std::_Exit(code);
 }
