@@ -113,6 +113,13 @@ class ObjectStores(s3_case.S3Case):
             role.silent = lambda path: path.startswith("/latest/meta-data/")
             self.assertIn(f"{role.url} has begun a session and does not answer any more. Check the metadata service of this machine.", self.read("s3://corpus/texts", code=1, **machine))
 
+    def test_servers_of_credentials_may_take_their_time(self):
+        with role_server.RoleServer(s3_server.KEY, s3_server.SECRET) as role:
+            role.delay = 5
+            container = dict(AWS_CONTAINER_CREDENTIALS_FULL_URI=role.url + "/container", AWS_CONTAINER_AUTHORIZATION_TOKEN="container token")
+            self.assertEqual(self.read("s3://corpus/texts/sub/c.txt", key="", **container), {"c.txt": DATA["sub/c.txt"]})
+            self.assertEqual(role.requests, [("GET", "/container")])
+
     def test_credentials_of_a_role_are_renewed_before_they_expire(self):
         with role_server.RoleServer(s3_server.KEY, s3_server.SECRET, seconds=4) as role:
             self.proxy.faults = [503] * 5  # pauses of 3 to 6 s together

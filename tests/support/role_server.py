@@ -4,15 +4,16 @@ import datetime
 import http.server
 import json
 import threading
+import time
 import urllib.parse
 
 
 class RoleServer:
-    """Hands out `key` and `secret`, valid for `seconds`, or `token`. `requests` has methods and paths. The next requests answer 503 while `busy` is above 0. Paths that are `silent` get no answer."""
+    """Hands out `key` and `secret`, valid for `seconds`, or `token`. `requests` has methods and paths. The next requests answer 503 while `busy` is above 0. Paths that are `silent` get no answer, others after `delay` seconds."""
 
     def __init__(self, key="", secret="", token="", seconds=3600):
         role = self
-        self.requests, self.busy, self.silent = [], 0, lambda path: False
+        self.requests, self.busy, self.delay, self.silent = [], 0, 0, lambda path: False
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def log_message(self, *_):
@@ -38,6 +39,7 @@ class RoleServer:
                 if role.busy > 0:
                     role.busy -= 1
                     return self.answer(503)
+                time.sleep(role.delay)
                 until = (datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
                 credentials = json.dumps({"Code": "Success", "AccessKeyId": key, "SecretAccessKey": secret, "Expiration": until})
                 machine = "/latest/meta-data/iam/security-credentials/"

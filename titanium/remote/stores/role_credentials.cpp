@@ -35,10 +35,11 @@ HttpRequest direct(const std::string& method, const std::string& url) {
   return {.method = method, .url = parse_url(url), .direct = true};
 }
 
-// The answer of a place that the environment names.
+// The answer of a place that the environment names. The first attempt may be silent for 10 s, a third of the limit.
 HttpResponse answer_of(HttpRequest request, const char* what) {
-  return with_retries({.deadline = std::chrono::seconds(20)}, [&](Clock::time_point until) {
-    request.until = std::min(Clock::now() + std::chrono::seconds(10), until);
+  const RetryPolicy policy{.deadline = std::chrono::seconds(20), .limit = std::chrono::seconds(30)};
+  return with_retries(policy, [&](Clock::time_point until) {
+    request.until = until;
     HttpResponse response = http_once(request);
     const std::string place = request.url.without_query();
     if (is_transient(response.status)) throw TransientError(fmt::format("{} answers {}", place, response.status));
