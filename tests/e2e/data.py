@@ -167,6 +167,12 @@ class Data(unittest.TestCase):
         output = self.run_program("data", "plan", mix(self.tokens), "--model.hf_assets_path=nowhere")
         self.assertRegex(output, r"stories: [\d,]+ tokens \(75%\), epochs not known before the text is tokenised")
 
+    def test_plan_finds_the_tokenizer_that_a_run_finds(self):
+        plan = [PROGRAM, "data", "plan", "--training.dataset=c4_test", f"--model.hf_assets_path={TOKENIZER}"]
+        here, elsewhere = (subprocess.run(plan, cwd=folder, capture_output=True, text=True) for folder in (ROOT, self.folder))
+        tokens = re.search(r"epochs of [\d,]+ tokens", here.stdout).group()
+        self.assertIn(tokens, elsewhere.stdout, elsewhere.stderr)
+
     # More than is counted: lines, and Parquet whose later groups have longer words; against all tokens, as training reads them.
     def test_plan_estimates_tokens_within_the_bound_that_it_tells(self):
         rng = random.Random(5)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "titanium/base/bundled.h"
 #include "titanium/base/files/file.h"
 #include "titanium/base/text/json.h"
 #include "titanium/data/tokenizer/pipeline.h"
@@ -55,6 +56,11 @@ bool is_tokenizer_file(const std::string& name) {
   return name.ends_with(".tiktoken") && name.find('/') == std::string::npos;
 }
 
+// All files of a tokenizer are found in the same place.
+std::filesystem::path local_tokenizer(const std::filesystem::path& given) {
+  return remote::local_copy(bundled(given).string(), is_tokenizer_file);
+}
+
 }  // namespace
 
 SpecialInText parse_special_in_text(std::string_view name) {
@@ -65,7 +71,7 @@ SpecialInText parse_special_in_text(std::string_view name) {
 }
 
 std::string tokenizer_digest(const std::filesystem::path& given) {
-  const std::filesystem::path path = remote::local_copy(given.string(), is_tokenizer_file);
+  const std::filesystem::path path = local_tokenizer(given);
   std::vector<std::filesystem::path> files;
   if (std::filesystem::is_directory(path)) {
     for (const auto& entry : std::filesystem::directory_iterator(path)) {
@@ -92,7 +98,7 @@ struct Tokenizer::Tables {
 };
 
 Tokenizer Tokenizer::load(const std::filesystem::path& given, SpecialInText special, bool ignore_lengths) {
-  const std::filesystem::path path = remote::local_copy(given.string(), is_tokenizer_file);
+  const std::filesystem::path path = local_tokenizer(given);
   LoadedPipeline loaded = load_pipeline(path, ignore_lengths);
   auto tables = std::make_shared<Tables>(Tables{.pipeline = std::move(loaded.pipeline), .special = special});
   Pipeline& pipeline = tables->pipeline;

@@ -1,6 +1,7 @@
 // titanium data plan: what a run will read.
 #include <cmath>
 
+#include "titanium/base/bundled.h"
 #include "titanium/base/text/thousands.h"
 #include "titanium/cli/command_line.h"
 #include "titanium/cli/commands/data_commands.h"
@@ -55,7 +56,7 @@ PlannedSource plan_images(const data::CorpusOptions& corpus) {
 // Of the run's tokenizer, where there is one.
 data::Encoder encoder_of_run(const JobConfig& config) {
   const std::string& folder = config.model.hf_assets_path;
-  if (!remote::is_url(folder) && !std::filesystem::exists(folder)) return nullptr;
+  if (!remote::is_url(folder) && !std::filesystem::exists(bundled(folder))) return nullptr;
   return train::encoder_of(train::load_tokenizer(config));
 }
 

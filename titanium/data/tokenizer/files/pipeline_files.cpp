@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "titanium/base/bundled.h"
 #include "titanium/base/files/file.h"
 #include "titanium/base/text/json.h"
 #include "titanium/data/fetchable.h"
@@ -212,8 +211,7 @@ LoadedPipeline load_file(const fs::path& file, bool ignore_lengths) {
 
 }  // namespace
 
-LoadedPipeline load_pipeline(const fs::path& named, bool ignore_lengths) {
-  const fs::path path = bundled(named);
+LoadedPipeline load_pipeline(const fs::path& path, bool ignore_lengths) {
   if (fs::is_regular_file(path)) return load_file(path, ignore_lengths);
   if (!fs::is_directory(path)) throw UsageError(missing_tokenizer_sentence(path));
   for (const Kind& kind : kKinds) {
