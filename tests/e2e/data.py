@@ -167,6 +167,11 @@ class Data(unittest.TestCase):
         output = self.run_program("data", "plan", mix(self.tokens), "--model.hf_assets_path=nowhere")
         self.assertRegex(output, r"stories: [\d,]+ tokens \(75%\), epochs not known before the text is tokenised")
 
+    def test_plan_says_that_a_set_has_no_tokens(self):
+        (self.folder / "no_texts.jsonl").write_text(json.dumps({"title": "a"}) + "\n")
+        output = self.run_program("data", "plan", f"--training.dataset_path={self.folder / 'no_texts.jsonl'}", f"--model.hf_assets_path={TOKENIZER}")
+        self.assertRegex(output, r"\(100%\), no tokens in it: all records are bad or empty\n")
+
     def test_plan_finds_the_tokenizer_that_a_run_finds(self):
         plan = [PROGRAM, "data", "plan", "--training.dataset=c4_test", f"--model.hf_assets_path={TOKENIZER}"]
         here, elsewhere = (subprocess.run(plan, cwd=folder, capture_output=True, text=True) for folder in (ROOT, self.folder))

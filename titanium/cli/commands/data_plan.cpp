@@ -106,6 +106,8 @@ std::vector<double> samples_by_source(const Plan& plan) {
 std::string number(double value) { return with_thousands_separators(std::llround(value)); }
 
 std::string epochs_of(const Plan& plan, const PlannedSource& source, double samples) {
+  if (source.size && source.size->tokens == 0)
+    return fmt::format("no {} in it: all records are bad or empty", plan.unit());
   // A sample of a text takes one token more than it has labels.
   const double taken = samples * static_cast<double>(plan.units_of_sample() + (plan.of_images() ? 0 : 1));
   if (source.size && source.size->error > 0)
