@@ -78,8 +78,7 @@ std::string utc(int64_t time, const char* format) {
 }  // namespace
 
 AwsCredentials aws_credentials_of_environment() {
-  const AwsCredentials found{variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"),
-                             variable("AWS_SESSION_TOKEN")};
+  AwsCredentials found{variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"), variable("AWS_SESSION_TOKEN")};
   if (!found.key.empty()) return found;
   const fs::path keys = file_of("AWS_SHARED_CREDENTIALS_FILE", "credentials"), config = config_file();
   std::vector<std::pair<fs::path, std::string>> places = {{keys, profile()}};

@@ -162,7 +162,8 @@ Lease<AwsCredentials> ask_amazon() {
 
 // The file of application default credentials, or "".
 std::string google_file() {
-  const std::string given = variable("GOOGLE_APPLICATION_CREDENTIALS"), folder = variable("CLOUDSDK_CONFIG");
+  std::string given = variable("GOOGLE_APPLICATION_CREDENTIALS");
+  const std::string folder = variable("CLOUDSDK_CONFIG");
   if (!given.empty()) return given;
   const auto file = std::filesystem::path(folder.empty() ? variable("HOME") + "/.config/gcloud" : folder) /
                     "application_default_credentials.json";
