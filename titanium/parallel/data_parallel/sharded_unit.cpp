@@ -7,6 +7,7 @@
 #include "titanium/ops/copy_tensors.h"
 #include "titanium/ops/linear/float8.h"
 #include "titanium/parallel/data_parallel/float8_shards.h"
+#include "titanium/tensor/buffer_view.h"
 
 namespace titanium::parallel {
 namespace {
@@ -16,8 +17,6 @@ constexpr Dtype kReduceDtype = at::kFloat;
 constexpr int64_t kAlignment = 8;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-int64_t shard_elements(const Parameter& parameter) { return volume(parameter.shard.shape); }
 
 // `travelling`: the dtype of the parameter in a buffer whose elements are of dtype `buffer`.
 FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks, Dtype buffer,
@@ -38,6 +37,16 @@ FlatLayout flat_layout(const std::vector<Parameter*>& parameters, int64_t ranks,
 // The dtype in which a part is gathered: that of the part, or float8 (float8_shards.h).
 Dtype travelling_dtype(const Parameter& parameter, Dtype stored, Dtype compute) {
   return travels_as_float8(parameter, compute) ? ops::kE4m3 : part_dtype(parameter, stored, compute);
+}
+
+// This rank's flat buffer in `all` of them.
+Tensor own_piece(const Tensor& all, const FlatLayout& layout, const comm::Group& group) {
+  return buffer_view(all, all.scalar_type(), group.rank() * layout.elements, {layout.elements});
+}
+
+// The place in elements of `dtype` of what is `offset` elements of the buffer's own dtype after its beginning.
+int64_t first_element(int64_t offset, const Tensor& buffer, Dtype dtype) {
+  return offset * buffer.element_size() / static_cast<int64_t>(c10::elementSize(dtype));
 }
 
 }  // namespace
@@ -109,7 +118,7 @@ void ShardedUnit::start_gather() {
     return;
   }
   flat_ = context_.pool.take(gather_.ranks * gather_.elements, context_.compute_dtype);
-  const Tensor mine = flat_.narrow(0, groups_.shard->rank() * gather_.elements, gather_.elements);
+  const Tensor mine = own_piece(flat_, gather_, *groups_.shard);
   find_weight_amax(parameters_, *groups_.shard, context_.device);
   copy_in(mine);
   gathering_ = groups_.shard->all_gather(flat_, mine);
@@ -136,17 +145,22 @@ void ShardedUnit::finish_gather() {
   context_.most_whole_units = std::max(context_.most_whole_units, ++context_.whole_units);
 }
 
+// Offloaded values cross in their own dtype and are cast on the device.
+Tensor ShardedUnit::value_on_device(const Parameter& parameter) const {
+  if (parameter.value.device() == context_.device) return parameter.value;
+  return parameter.value.detach().to(context_.device, /*non_blocking=*/true);
+}
+
 void ShardedUnit::copy_in(const Tensor& mine) {
   ops::Tensors to, from;
   for (const Segment& segment : gather_.segments) {
     Parameter& parameter = *segment.parameter;
     const Dtype dtype = travelling_dtype(parameter, parameter.value.scalar_type(), context_.compute_dtype);
-    // Offloaded values cross in their own dtype and are cast on the device.
-    const Tensor value = dtype == ops::kE4m3 ? quantized_shard(parameter, context_.device).data
-                                             : parameter.value.detach().to(context_.device, /*non_blocking=*/true);
+    const Tensor value =
+        dtype == ops::kE4m3 ? quantized_shard(parameter, context_.device).data : value_on_device(parameter);
     if (value.numel() == 0) continue;
-    to.push_back(mine.narrow(0, segment.offset, segment.elements).view(dtype).narrow(0, 0, value.numel()));
-    from.push_back(value.flatten());
+    to.push_back(buffer_view(mine, dtype, first_element(segment.offset, mine, dtype), value.sizes()));
+    from.push_back(value);
   }
   ops::copy_tensors(to, from);
 }
@@ -158,14 +172,13 @@ void ShardedUnit::copy_out() {
     return;
   }
   whole_ = context_.pool.take(gather_.ranks * gather_.elements, context_.compute_dtype);
-  const Tensor by_rank = flat_.view({gather_.ranks, gather_.elements});
+  const Dtype dtype = context_.compute_dtype;
   ops::Tensors to, from;
   for (const Segment& segment : gather_.segments) {
     const int64_t run = segment.run_elements();
-    for (int64_t first = 0; first < segment.elements; first += run) {
-      const Tensor place = whole_.narrow(0, gather_.ranks * (segment.offset + first), gather_.ranks * run);
-      to.push_back(place.view({gather_.ranks, run}));
-      from.push_back(by_rank.narrow(1, segment.offset + first, run));
+    for (int64_t first = segment.offset; first < segment.offset + segment.elements; first += run) {
+      to.push_back(buffer_view(whole_, dtype, gather_.ranks * first, {gather_.ranks, run}));
+      from.push_back(buffer_view(flat_, dtype, first, {gather_.ranks, run}, {gather_.elements, 1}));
     }
   }
   ops::copy_tensors(to, from);
@@ -175,8 +188,7 @@ void ShardedUnit::copy_out() {
 Tensor ShardedUnit::whole_part(const Segment& segment) const {
   const Parameter& parameter = *segment.parameter;
   const Dtype dtype = travelling_dtype(parameter, parameter.value.scalar_type(), context_.compute_dtype);
-  const Tensor padded = whole_.narrow(0, gather_.ranks * segment.offset, gather_.ranks * segment.elements).view(dtype);
-  return padded.narrow(0, 0, volume(parameter.part.shape)).view(parameter.part.shape);
+  return buffer_view(whole_, dtype, first_element(gather_.ranks * segment.offset, whole_, dtype), parameter.part.shape);
 }
 
 void ShardedUnit::release() {
@@ -193,25 +205,24 @@ bool ShardedUnit::has_grads() const {
 }
 
 void ShardedUnit::copy_grads_in(const std::vector<Tensor>& grads, const Tensor& in) {
-  const Tensor by_rank = in.view({reduce_.ranks, reduce_.elements});
   ops::Tensors to, from;
   for (size_t i = 0; i < grads.size(); ++i) {
     const Segment& segment = reduce_.segments[i];
     if (!grads[i].defined()) {
-      by_rank.narrow(1, segment.offset, segment.elements).zero_();
+      buffer_view(in, kReduceDtype, segment.offset, {reduce_.ranks, segment.elements}, {reduce_.elements, 1}).zero_();
       continue;
     }
-    const int64_t run = segment.run_elements();
-    const Tensor rows = grads[i].reshape({segment.runs, -1});
+    const Tensor grad = grads[i].contiguous();
+    const Dtype dtype = grad.scalar_type();
+    const int64_t run = segment.run_elements(), row_elements = grad.numel() / segment.runs;
+    const int64_t full_ranks = row_elements / run, rest = row_elements % run;
     for (int64_t row = 0; row < segment.runs; ++row) {
-      const Tensor flat = rows.select(0, row), place = by_rank.narrow(1, segment.offset + row * run, run);
-      const int64_t full_ranks = flat.numel() / run;
-      to.push_back(place.narrow(0, 0, full_ranks));
-      from.push_back(flat.narrow(0, 0, full_ranks * run).view({full_ranks, run}));
-      const int64_t rest = flat.numel() - full_ranks * run;
+      const int64_t place = segment.offset + row * run, begin = row * row_elements;
+      to.push_back(buffer_view(in, kReduceDtype, place, {full_ranks, run}, {reduce_.elements, 1}));
+      from.push_back(buffer_view(grad, dtype, begin, {full_ranks, run}));
       if (rest == 0) continue;
-      to.push_back(place.select(0, full_ranks).narrow(0, 0, rest));
-      from.push_back(flat.narrow(0, full_ranks * run, rest));
+      to.push_back(buffer_view(in, kReduceDtype, place + full_ranks * reduce_.elements, {rest}));
+      from.push_back(buffer_view(grad, dtype, begin + full_ranks * run, {rest}));
     }
   }
   ops::copy_tensors(to, from);
@@ -230,9 +241,8 @@ void ShardedUnit::start_reduce() {
   reduction_->in = context_.pool.take(reduce_.ranks * reduce_.elements, kReduceDtype);
   copy_grads_in(reduction_->grads, reduction_->in);
   reduction_->copied.record();
-  reduction_->mine = groups_.shard->reduces_in_place()
-                         ? reduction_->in.narrow(0, groups_.shard->rank() * reduce_.elements, reduce_.elements)
-                         : context_.pool.take(reduce_.elements, kReduceDtype);
+  reduction_->mine = groups_.shard->reduces_in_place() ? own_piece(reduction_->in, reduce_, *groups_.shard)
+                                                       : context_.pool.take(reduce_.elements, kReduceDtype);
   reduction_->work = groups_.shard->reduce_scatter(reduction_->mine, reduction_->in, comm::Reduce::kSum);
 }
 
@@ -262,7 +272,7 @@ void ShardedUnit::add_to_grads(const Tensor& mine) {
   for (size_t i = 0; i < reduce_.segments.size(); ++i) {
     const Segment& segment = reduce_.segments[i];
     Parameter& parameter = *segment.parameter;
-    const Tensor sum = mine.narrow(0, segment.offset, shard_elements(parameter)).view(parameter.shard.shape);
+    const Tensor sum = buffer_view(mine, kReduceDtype, segment.offset, parameter.shard.shape);
     if (parameter.grad.defined()) {
       parameter.grad.add_(sum.to(parameter.grad.device()));
       continue;

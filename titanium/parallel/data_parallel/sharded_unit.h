@@ -78,6 +78,7 @@ class ShardedUnit {
  private:
   struct Reduction;
   void move_values_together();
+  Tensor value_on_device(const Parameter& parameter) const;
   void copy_in(const Tensor& mine);
   void copy_out();
   Tensor whole_part(const Segment& segment) const;
