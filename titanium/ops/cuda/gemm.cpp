@@ -205,6 +205,16 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+// Products of one stream run one after the other and share theirs, which is kept: a small product takes less time than
+// an allocation.
+const Tensor& workspace_of(cudaStream_t stream) {
+  static auto& by_stream =
+      *new std::map<cudaStream_t, Tensor>;  // outlives the CUDA driver's own end; guarded by Plans::mutex
+  Tensor& workspace = by_stream[stream];
+  if (!workspace.defined()) workspace = at::empty({kWorkspaceBytes}, at::TensorOptions(at::kByte).device(at::kCUDA));
+  return workspace;
+}
+
 // A product with its algorithm, or with those that are being tried.
 class Plan {
  public:
@@ -305,12 +315,11 @@ class Plan {
   void launch(const GemmArgs& args, const cublasLtMatmulAlgo_t& algorithm) {
     set_pointers(args);
     const float one = 1, beta = adds_ ? 1.0F : 0.0F;
-    const Tensor workspace = at::empty({kWorkspaceBytes}, args.out_MN.options().dtype(at::kByte));
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     const void* added = adds_ ? args.added_MN.const_data_ptr() : args.out_MN.const_data_ptr();
     check(cublasLtMatmul(library(), description_.get(), &one, args.b_KN.const_data_ptr(), a_.get(),
                          args.a_MK.const_data_ptr(), b_.get(), &beta, added, added_.get(), args.out_MN.data_ptr(),
-                         out_.get(), &algorithm, workspace.data_ptr(), kWorkspaceBytes,
-                         c10::cuda::getCurrentCUDAStream()),
+                         out_.get(), &algorithm, workspace_of(stream).data_ptr(), kWorkspaceBytes, stream),
           "multiplying");
   }
 
