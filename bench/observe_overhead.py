@@ -11,8 +11,8 @@ The profiler's cycle ends in the middle of a run, and the next would begin after
 the times that the device has stamped on them, of which the lines of steps tell the tokens per second. Runs alternate (off on, on off, ...), so
 that a machine that becomes slower is slower for both. The cost is the median of the differences of pairs, with its 95 % bootstrap interval.
 
-The one rank shards its parameters, so that the flight recorder has collectives to record. `--parts` measures each tool alone instead, to see
-which one costs what.
+One rank has no collectives, so the flight recorder has nothing to record; with `-- --parallelism.fsdp_on_one_rank` it has those of FSDP. `--parts`
+measures each tool alone instead, to see which one costs what.
 
 Exit code 1: the cost is above the limit. 3: it is below, and the interval is not; more pairs decide.
 """
@@ -33,8 +33,7 @@ import threading
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-COMMON = ["--job.config_file", "configs/llama3/debug_model.toml", "--metrics.log_freq", "10", "--metrics.disable_color_printing",
-          "--parallelism.fsdp_on_one_rank"]
+COMMON = ["--job.config_file", "configs/llama3/debug_model.toml", "--metrics.log_freq", "10", "--metrics.disable_color_printing"]
 OFF = ["--metrics.no_enable_jsonl", "--comm.trace_buf_size", "0"]
 ON = ["--metrics.enable_tensorboard", "--metrics.enable_wandb", "--metrics.save_for_all_ranks", "--log.format", "json"]
 LINE = re.compile(r"step: *(\d+) .*?tps: *([\d,]+)")
