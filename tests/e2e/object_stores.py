@@ -328,6 +328,28 @@ class ObjectStores(s3_case.S3Case):
         self.assertRegex(output, r"s3://corpus/dealt/05\.jsonl answers 503, after \d+ attempts in [0-7] s\. Check the network and the server\.")
         self.assertNotIn("comm.train_timeout_seconds", output)
 
+    # The file can be opened after a while, and then not be read: each would have 12 s by itself.
+    def test_failures_that_follow_each_other_share_the_time_of_a_step(self):
+        lines = LINES.splitlines(keepends=True)
+        for i in range(20):
+            self.server.put("corpus", f"slow/{i:02}.jsonl", b"".join(lines[i * 40 : i * 40 + 40]))
+        opened = []
+
+        def fail(method, path):
+            if not path.endswith("/05.jsonl"):
+                return None
+            opened.append(method)
+            return 503 if method == "GET" or opened.count("HEAD") <= 5 else None  # pauses of 3 to 6 s together
+
+        self.proxy.on_read = fail
+        options = ["--training.dataset_path", "s3://corpus/slow", "--training.steps", "400", "--training.data_streams", "2", "--training.data_striping", "blocks", "--training.data_lanes", "2"]
+        run = self.train(self.home / "given_up", *options, "--model.hf_assets_path", str(ROOT / "tests/assets/tokenizer"), "--comm.train_timeout_seconds=20", "--training.dataloader.prefetch_factor=1", ranks=2, code=1)
+        output = run.stdout + run.stderr
+        self.assertIn("step:  1 ", output)  # it was under way
+        self.assertEqual(opened[:7], ["HEAD"] * 6 + ["GET"])
+        self.assertRegex(output, r"s3://corpus/slow/05\.jsonl answers 503, after \d+ attempts in \d+ s, with [1-9] s of failures just before\. Check the network and the server\.")
+        self.assertNotIn("comm.train_timeout_seconds", output)
+
     def test_training_from_a_bucket_gives_the_losses_of_the_disk(self):
         losses = {}
         local = self.home / "texts"

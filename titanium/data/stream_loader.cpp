@@ -9,6 +9,7 @@
 namespace titanium::data {
 
 LoaderSources LoaderSources::single(CorpusOptions corpus, const Encoder& encoder) {
+  const remote::OneWait wait;
   LoaderSources sources{.corpora = {}, .ends = {AtEnd::kDrop}, .weights = {{.weights = {1}}}, .end_together = false};
   sources.corpora.push_back(std::make_unique<Corpus>(std::move(corpus), encoder));
   return sources;
@@ -16,6 +17,7 @@ LoaderSources LoaderSources::single(CorpusOptions corpus, const Encoder& encoder
 
 LoaderSources LoaderSources::mix(const std::vector<MixEntry>& entries, std::vector<MixturePiece> weights,
                                  const Encoder& encoder) {
+  const remote::OneWait wait;
   LoaderSources sources{.corpora = {}, .ends = {}, .weights = std::move(weights), .end_together = true};
   for (const MixEntry& entry : entries) {
     sources.corpora.push_back(std::make_unique<Corpus>(entry.corpus, encoder));
@@ -50,6 +52,7 @@ template <typename Stream>
 std::vector<typename StreamLoader<Stream>::Taken> StreamLoader<Stream>::take(int64_t count) {
   last_wait_seconds_ = 0;
   if (failure_) std::rethrow_exception(failure_);
+  const remote::WaitForThreads waiting(lost_);
   std::vector<Taken> taken;
   Positions delivered;
   while (std::ssize(taken) < count && !ended_) {
@@ -229,6 +232,7 @@ typename StreamLoader<Stream>::Corpora StreamLoader<Stream>::corpora_of(const Lo
 
 template <typename Stream>
 void StreamLoader<Stream>::load(const LoaderState& state) {
+  const remote::OneWait wait;
   check_state(state);
   Corpora others = corpora_of(state);
   const auto exchange = [&] {
@@ -325,6 +329,7 @@ void StreamLoader<Stream>::stop() {
 
 template <typename Stream>
 void StreamLoader<Stream>::run(Worker& worker, const std::stop_token& stop) const {
+  const remote::OneWait wait(lost_);
   try {
     while (const auto turn = worker.turns.take()) {
       const auto [samples, stream] = *turn;

@@ -9,6 +9,7 @@
 
 #include "titanium/data/loader_state.h"
 #include "titanium/data/mixed_stream.h"
+#include "titanium/remote/transport/lost_time.h"
 
 namespace titanium::data {
 
@@ -86,7 +87,8 @@ class StreamLoader {
   };
 
   // The next `count` samples; fewer or none at the end of finite data, and none when a mix has not that many left.
-  // Throws what a thread has thrown while making them, again in later calls.
+  // Throws what a thread has thrown while making them, again in later calls. Reads that fail while it waits share the
+  // time for that (OneWait), also over all calls inside one of the caller's.
   std::vector<Taken> take(int64_t count);
 
   const std::vector<std::unique_ptr<Corpus>>& corpora() const { return sources_.corpora; }
@@ -138,6 +140,7 @@ class StreamLoader {
   Item take(Worker& worker);
   Worker& worker_of(int64_t stream, const std::vector<std::unique_ptr<Worker>>& workers) const;
 
+  const std::shared_ptr<remote::LostTime> lost_ = std::make_shared<remote::LostTime>();  // by the threads
   LoaderSources sources_;
   std::vector<MixedSource> mixed_;
   Mixture mixture_;

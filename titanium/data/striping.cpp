@@ -8,6 +8,7 @@
 #include "titanium/base/error.h"
 #include "titanium/base/text/thousands.h"
 #include "titanium/data/record_order.h"
+#include "titanium/remote/transport/lost_time.h"
 
 namespace titanium::data {
 namespace {
@@ -104,9 +105,10 @@ std::vector<FileBlock> find_blocks(const std::vector<SourceFile>& files, int64_t
   for (int64_t file = 0; file < std::ssize(files); ++file) {
     const bool opens = block_bytes > 0 && is_opened_for_parts(files[static_cast<size_t>(file)]);
     if (opened.size() == kOpenedAtOnce) take();
-    opened.push_back(std::async(opens ? std::launch::async : std::launch::deferred, [&, file] {
+    const auto blocks_of_file = [&, file] {
       return block_bytes > 0 ? blocks_of(files, file, block_bytes, reading) : std::vector{whole_file(files, file)};
-    }));
+    };
+    opened.push_back(opens ? remote::in_background(blocks_of_file) : std::async(std::launch::deferred, blocks_of_file));
   }
   while (!opened.empty()) take();
   return blocks;

@@ -5,6 +5,7 @@
 #include "titanium/base/log.h"
 #include "titanium/comm/flight_recorder.h"
 #include "titanium/parallel/grad_reduction.h"
+#include "titanium/remote/transport/lost_time.h"
 #include "titanium/tensor/trace_scope.h"
 
 namespace titanium::train {
@@ -13,6 +14,7 @@ namespace {
 // The batches of a step, or none if the data ends before they are complete.
 std::vector<BatchPtr> fetch(TrainState& run, double& waited_seconds) {
   const TraceScope scope("data wait");
+  const remote::OneWait wait;  // the other ranks wait for all of it
   std::vector<BatchPtr> batches;
   for (int64_t i = 0; i < run.accumulation_steps; ++i) {
     BatchPtr batch = run.data->next();

@@ -99,6 +99,7 @@ HubAccess hub_access_of_environment() {
 
 HubListing list_hub_files(const HubAccess& access, const HubRepo& repo, const RetryPolicy& policy,
                           const std::string& folder) {
+  const OneWait all_pages;
   const std::string api = fmt::format("/api/{}s/{}", repo.kind, percent_encode(repo.id, true));
   HubListing listing;
   try {

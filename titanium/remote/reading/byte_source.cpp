@@ -168,5 +168,6 @@ std::vector<RemoteFile> list_files(const std::string& path, const RetryPolicy& p
   const RemoteBytes file = open_plain(path, policy);
   return {{path, url.path.substr(url.path.rfind('/') + 1), file.size(), file.version()}};
 }
+  const OneWait all_pages;
 
 }  // namespace titanium::remote

@@ -47,7 +47,7 @@ std::vector<char> PiecesAhead::next(int64_t limit) {
 
 void PiecesAhead::start(int64_t limit) {
   const int64_t count = std::min(bytes_, limit - next_);
-  under_way_.push_back({next_, std::async(std::launch::async, [source = source_, at = next_, count] {
+  under_way_.push_back({next_, in_background([source = source_, at = next_, count] {
                           std::vector<char> bytes(static_cast<size_t>(count));
                           source->read(at, bytes);
                           return bytes;

@@ -84,7 +84,7 @@ void WindowedBytes::read_around(int64_t offset, std::span<char> out) const {
     }
     const auto count = std::min<int64_t>(kLargest, static_cast<int64_t>(out.size()) - at);
     const std::span<char> piece = out.subspan(static_cast<size_t>(at), static_cast<size_t>(count));
-    under_way.push_back(std::async(std::launch::async, [this, at = offset + at, piece] { source_->read(at, piece); }));
+    under_way.push_back(in_background([this, at = offset + at, piece] { source_->read(at, piece); }));
   }
   for (auto& read : under_way) read.get();
 }

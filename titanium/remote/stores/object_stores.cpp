@@ -234,7 +234,7 @@ class BucketListing {
     };
     for (const BucketRange& range : ranges) {
       if (under_way.size() == kListings) take();
-      under_way.push_back(std::async(std::launch::async, [this, range] { return pages(range, SIZE_MAX); }));
+      under_way.push_back(in_background([this, range] { return pages(range, SIZE_MAX); }));
     }
     while (!under_way.empty()) take();
   }

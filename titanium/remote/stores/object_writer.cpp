@@ -63,9 +63,8 @@ void ObjectWriter::send_part() {
   if (under_way_.size() == kUnderWay) take_tag();
   const std::string query =
       fmt::format("partNumber={}&uploadId={}", tags_.size() + under_way_.size() + 1, percent_encode(upload_, false));
-  under_way_.push_back(std::async(std::launch::async, [this, query, body = std::exchange(filling_, {})] {
-    return send("PUT", query, body).header("etag");
-  }));
+  under_way_.push_back(in_background(
+      [this, query, body = std::exchange(filling_, {})] { return send("PUT", query, body).header("etag"); }));
 }
 
 void ObjectWriter::take_tag() {
@@ -130,7 +129,7 @@ void remove_objects(const std::vector<std::string>& urls, const RetryPolicy& pol
       under_way.front().get();
       under_way.pop_front();
     }
-    under_way.push_back(std::async(std::launch::async, remove, url));
+    under_way.push_back(in_background([remove, url] { remove(url); }));
   }
   for (auto& removal : under_way) removal.get();
 }

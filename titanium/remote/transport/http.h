@@ -18,7 +18,13 @@ namespace titanium::remote {
 // Something that another attempt may mend: a server that is busy, a connection that broke, a body that was cut short.
 class TransientError : public Error {
  public:
-  using Error::Error;
+  explicit TransientError(const std::string& message, std::optional<std::chrono::seconds> wait = std::nullopt)
+      : Error(message), wait_(wait) {}
+
+  std::optional<std::chrono::seconds> wait() const { return wait_; }  // that the server has asked for
+
+ private:
+  std::optional<std::chrono::seconds> wait_;
 };
 
 using Clock = std::chrono::steady_clock;

@@ -4,12 +4,14 @@
 #include <chrono>
 #include <optional>
 #include <random>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <type_traits>
 
 #include "titanium/base/log.h"
 #include "titanium/remote/transport/http.h"
+#include "titanium/remote/transport/lost_time.h"
 
 namespace titanium::remote {
 
@@ -28,7 +30,8 @@ void set_patience(const Patience& patience);
 Patience patience();
 
 // Pauses double from the first to the longest, each cut by a random factor so that many ranks do not come back at the
-// same time; from the third failure on they are warnings in the log.
+// same time; from the third failure on they are warnings in the log. A server that asks for a longer pause gets it, and
+// where that is more than the time that is left, one more attempt at its end.
 struct RetryPolicy {
   std::chrono::milliseconds first_pause{200};
   std::chrono::milliseconds longest_pause{5'000};
@@ -36,7 +39,8 @@ struct RetryPolicy {
   std::optional<std::chrono::milliseconds> limit = std::nullopt;     // likewise
 };
 
-// The time that one call of with_retries has. A call inside an attempt of another one ends with that.
+// The time that one call of with_retries has: what failures have not taken yet from the OneWait of its thread. A call
+// inside an attempt of another one ends with that.
 class RetryTime {
  public:
   explicit RetryTime(const RetryPolicy& policy);
@@ -45,11 +49,16 @@ class RetryTime {
   RetryTime& operator=(const RetryTime&) = delete;
 
   Clock::time_point end() const { return end_; }
-  bool is_over_at(Clock::time_point moment) const { return moment > last_start_; }
-  int64_t seconds() const { return std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - start_).count(); }
+  // How long to wait after a failure; none: there is no time left for another attempt.
+  std::optional<Clock::duration> pause(Clock::duration usual, const TransientError& failure) const;
+  void lose_until(Clock::time_point moment) const;
+  std::string text() const;  // what was tried so far: "7 s, with 50 s of failures just before"
 
  private:
-  const Clock::time_point start_, end_of_outer_, end_, last_start_;
+  const std::shared_ptr<LostTime> lost_;
+  const Clock::time_point start_, end_of_outer_;
+  const Clock::duration lost_before_;
+  const Clock::time_point end_, last_start_;
 };
 
 // What `attempt` returns, which may take the moment by which it has to end. It throws TransientError for what is worth
@@ -68,12 +77,14 @@ auto with_retries(const RetryPolicy& policy, const Attempt& attempt) {
     } catch (const TransientError& error) {
       thread_local std::minstd_rand random(std::random_device{}());
       const auto jittered = pause / 2 + pause * static_cast<int>(random() % 512) / 1024;
-      if (time.is_over_at(Clock::now() + jittered)) {
-        throw Error(fmt::format("{}, after {} attempts in {} s. Check the network and the server.", error.what(), tries,
-                                time.seconds()));
+      const std::optional<Clock::duration> wait = time.pause(jittered, error);
+      if (!wait) {
+        throw Error(fmt::format("{}, after {} attempts in {}. Check the network and the server.", error.what(), tries,
+                                time.text()));
       }
       if (tries > 2) log_warning("{}; trying again", error.what());
-      std::this_thread::sleep_for(jittered);
+      time.lose_until(Clock::now() + *wait);
+      std::this_thread::sleep_for(*wait);
       pause = std::min(pause * 2, policy.longest_pause);
     }
   }
