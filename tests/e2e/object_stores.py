@@ -1,5 +1,6 @@
 """Data, tokenizers and weights at addresses: the same bytes as from the disk, through a proxy that fails in every way, or one sentence."""
 
+import email.utils
 import gzip
 import hashlib
 import json
@@ -251,6 +252,15 @@ class ObjectStores(s3_case.S3Case):
             self.assertIn("Data path hf://datasets/acme/texts/*.parquet has no data files.", self.read("hf://datasets/acme/texts/*.parquet", code=1, HF_ENDPOINT=hub.url))
             self.assertIn(f"the dataset acme/texts has no such file or folder ({hub.url}/api/datasets/acme/texts/tree/{hub_server.COMMIT}/other). Check the path.",
                           self.read("hf://datasets/acme/texts/other/*.gz", code=1, HF_ENDPOINT=hub.url))
+
+    def test_a_hub_that_wants_to_be_asked_later_is_asked_then(self):
+        for status, wait in ((429, lambda: "3"), (503, lambda: email.utils.formatdate(time.time() + 4, usegmt=True))):  # a date has whole seconds
+            with hub_server.Hub("acme/texts", {"sub/c.txt": FILES["sub/c.txt"]}, kind="datasets") as hub:
+                begin = time.monotonic()
+                hub.hub.faults = [{"status": status, "Retry_After": wait()}]
+                self.assertEqual(self.read("hf://datasets/acme/texts", HF_ENDPOINT=hub.url), {"sub/c.txt": DATA["sub/c.txt"]})
+                self.assertGreater(time.monotonic() - begin, 2.9)  # without it 0.2 s
+                self.assertEqual(sum("/revision/" in path for _, path, _ in hub.hub.requests), 2)
 
     def test_weights_are_read_from_buckets_and_from_the_hub(self):
         folder = self.home / "model"

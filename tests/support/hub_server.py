@@ -42,6 +42,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if fault == "reset":
                 self.close_connection = True
                 return None
+            if isinstance(fault, dict):  # the status and the headers of an answer
+                return self.answer(fault.pop("status"), **fault)
         self.server.respond(self, urllib.parse.urlsplit(self.path))
 
     def send_content(self, content, **headers):

@@ -120,5 +120,34 @@ TEST(OneWait, TheSentenceOfTheLastReadTellsOfTheFailuresBeforeIt) {
   EXPECT_TRUE(sentence.ends_with(" s of failures just before. Check the network and the server.")) << sentence;
 }
 
+TEST(RetryAfter, IsANumberOfSecondsOrADate) {
+  constexpr int64_t kTime = 1'445'412'480;  // Wed, 21 Oct 2015 07:28:00 GMT
+  EXPECT_EQ(retry_after("120", kTime), seconds(120));
+  EXPECT_EQ(retry_after("0", kTime), seconds(0));
+  EXPECT_EQ(retry_after("99999999999", kTime), seconds(86'400));
+  EXPECT_EQ(retry_after("Wed, 21 Oct 2015 07:28:30 GMT", kTime), seconds(30));
+  EXPECT_EQ(retry_after("Wed, 21 Oct 2015 07:27:00 GMT", kTime), seconds(0));  // its clock is behind
+  for (const char* other : {"", "soon", "-1 s", "1.5", "Wed, 21 Oct 2015"})
+    EXPECT_EQ(retry_after(other, kTime), std::nullopt) << other;
+}
+
+TEST(RetryAfter, IsWaitedForAndNoLongerThanThereIsTime) {
+  std::vector<Clock::time_point> attempts;
+  const RetryPolicy policy{.first_pause = milliseconds(1), .deadline = seconds(3)};
+  with_retries(policy, [&] {
+    attempts.push_back(Clock::now());
+    if (attempts.size() == 1) throw TransientError("busy", seconds(1));
+  });
+  ASSERT_EQ(attempts.size(), 2U);
+  EXPECT_GE(attempts[1] - attempts[0], seconds(1));
+  attempts.clear();
+  const auto fail = [&] {
+    attempts.push_back(Clock::now());
+    throw TransientError("busy", seconds(3'600));
+  };
+  EXPECT_THROW(with_retries({.first_pause = milliseconds(1), .deadline = seconds(1)}, fail), Error);
+  EXPECT_EQ(attempts.size(), 2U);  // the second one when the time is over
+}
+
 }  // namespace
 }  // namespace titanium::remote

@@ -138,9 +138,7 @@ HttpRequest hub_file_request(const HubAccess& access, const HubRepo& repo, const
 
 void explain_hub_failure(const HttpResponse& response, const HubRepo& repo) {
   const std::string code = response.header("x-error-code");
-  if (is_transient(response.status)) {
-    throw TransientError(fmt::format("{} answers {}", response.url.without_query(), response.status));
-  }
+  throw_if_transient(response, response.url.without_query());
   if (code == "GatedRepo" || (code.empty() && response.status == 403)) {
     throw UsageError(
         fmt::format("the {} {} is gated. Accept its conditions on its page at the hub, and set HF_TOKEN to a token "

@@ -132,7 +132,7 @@ void AzureContainer::explain(const HttpResponse& response, const std::string& pa
                                  anonymous ? "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN"
                                            : "the key or token of the storage account, and its permissions"));
   }
-  if (is_transient(response.status)) throw TransientError(fmt::format("{} answers {}", path, response.status));
+  throw_if_transient(response, path);
   throw UsageError(fmt::format("{}: the server answers {}.", path, response.status));
 }
 

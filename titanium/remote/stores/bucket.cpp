@@ -78,7 +78,7 @@ void Bucket::explain(const HttpResponse& response, const std::string& path) cons
   }
   if (response.status == 301)
     throw UsageError(fmt::format("{}: the bucket {} is not in the region {}. Set AWS_REGION.", path, name_, region_));
-  if (is_transient(response.status)) throw TransientError(fmt::format("{} answers {}", path, response.status));
+  throw_if_transient(response, path);
   throw UsageError(fmt::format("{}: the server answers {}.", path, response.status));
 }
 

@@ -21,7 +21,7 @@ namespace titanium::remote {
 namespace {
 
 [[noreturn]] void transient_or(const HttpResponse& response, const std::string& path, const std::string& sentence) {
-  if (is_transient(response.status)) throw TransientError(fmt::format("{} answers {}", path, response.status));
+  throw_if_transient(response, path);
   throw UsageError(sentence);
 }
 

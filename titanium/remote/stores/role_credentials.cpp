@@ -42,7 +42,7 @@ HttpResponse answer_of(HttpRequest request, const char* what) {
     request.until = until;
     HttpResponse response = http_once(request);
     const std::string place = request.url.without_query();
-    if (is_transient(response.status)) throw TransientError(fmt::format("{} answers {}", place, response.status));
+    throw_if_transient(response, place);
     if (response.status != 200)
       throw UsageError(fmt::format("{} are refused by {} (status {}). Check the role and the variables that name it.",
                                    what, place, response.status));
@@ -69,8 +69,7 @@ std::optional<HttpResponse> first_answer(HttpRequest request, Clock::time_point 
 std::optional<HttpResponse> metadata(const HttpRequest& request) {
   return with_retries({.deadline = std::chrono::seconds(20)}, [&](Clock::time_point until) {
     std::optional<HttpResponse> response = first_answer(request, until);
-    if (response && is_transient(response->status))
-      throw TransientError(fmt::format("{} answers {}", request.url.without_query(), response->status));
+    if (response) throw_if_transient(*response, request.url.without_query());
     return response;
   });
 }

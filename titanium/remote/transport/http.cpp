@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstring>
+#include <ctime>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -18,6 +20,7 @@ namespace {
 constexpr long kConnectMilliseconds = 10'000, kStallSeconds = 20, kStallBytesPerSecond = 10;
 constexpr int kMostRedirects = 5;
 constexpr size_t kLargestBody = size_t{1} << 30;
+constexpr int64_t kLongestWait = 86'400;  // that a server may ask for, in seconds
 
 // libcurl's functions. RTLD_LOCAL keeps its TLS library apart from those of other plug-ins.
 struct Curl {
@@ -238,5 +241,24 @@ HttpResponse http_through_redirects(HttpRequest request, const BodySink& sink) {
 }
 
 bool is_transient(int status) { return status == 408 || status == 429 || status >= 500; }
+
+void throw_if_transient(const HttpResponse& response, const std::string& place) {
+  if (!is_transient(response.status)) return;
+  const int64_t time = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  throw TransientError(fmt::format("{} answers {}", place, response.status),
+                       retry_after(response.header("retry-after"), time));
+}
+
+std::optional<std::chrono::seconds> retry_after(const std::string& header, int64_t time) {
+  int64_t seconds = 0;
+  const char* end = header.data() + header.size();
+  if (const auto [stop, error] = std::from_chars(header.data(), end, seconds); error == std::errc() && stop == end) {
+    return std::chrono::seconds(std::clamp<int64_t>(seconds, 0, kLongestWait));
+  }
+  std::tm parts{};
+  const char* stop = ::strptime(header.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+  if (stop != header.c_str() + header.size()) return std::nullopt;
+  return std::chrono::seconds(std::clamp<int64_t>(::timegm(&parts) - time, 0, kLongestWait));
+}
 
 }  // namespace titanium::remote

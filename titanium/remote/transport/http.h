@@ -65,4 +65,11 @@ HttpResponse http_through_redirects(HttpRequest request, const BodySink& sink = 
 // Whether another attempt may end better: 408, 429 and 5xx.
 bool is_transient(int status);
 
+// Throws TransientError for such an answer from `place`, with the wait that it asks for.
+void throw_if_transient(const HttpResponse& response, const std::string& place);
+
+// What the header Retry-After asks for at a time in seconds since 1970: a number of seconds or a date. None where it is
+// neither.
+std::optional<std::chrono::seconds> retry_after(const std::string& header, int64_t time);
+
 }  // namespace titanium::remote
