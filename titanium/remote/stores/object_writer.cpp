@@ -15,6 +15,13 @@ constexpr size_t kRemovals = 8;           // at a time
 
 bool is_success(int status) { return status >= 200 && status < 300; }
 
+// A large part may be on its way for longer than an attempt has, as long as it moves.
+HttpResponse write_once(HttpRequest request, Clock::time_point until) {
+  request.until = until;
+  request.unhurried = true;
+  return http_once(request);
+}
+
 }  // namespace
 
 ObjectWriter::ObjectWriter(std::string url, const RetryPolicy& policy)
@@ -85,25 +92,27 @@ void ObjectWriter::complete_upload() {
     body += fmt::format("<Part><PartNumber>{}</PartNumber><ETag>{}</ETag></Part>", i + 1, tags_[i]);
   body += "</CompleteMultipartUpload>";
   bool again = false;
-  with_retries(policy_, [&] {
+  with_retries(policy_, [&](Clock::time_point until) {
     const bool retried = std::exchange(again, true);
     const HttpResponse response =
-        http_once(bucket_.request("POST", key_, "uploadId=" + percent_encode(upload_, false), body));
-    if (response.status == 404 && retried && is_there()) return;
+        write_once(bucket_.request("POST", key_, "uploadId=" + percent_encode(upload_, false), body), until);
+    if (response.status == 404 && retried && is_there(until)) return;
     if (!is_success(response.status)) bucket_.explain(response, url_);
     if (response.body.find("CompleteMultipartUploadResult") == std::string::npos)  // an error may come with 200
       throw TransientError(fmt::format("{}: the server has not put the parts together", url_));
   });
 }
 
-bool ObjectWriter::is_there() const {
-  const HttpResponse response = http_once(bucket_.request("HEAD", key_));
+bool ObjectWriter::is_there(Clock::time_point until) const {
+  HttpRequest request = bucket_.request("HEAD", key_);
+  request.until = until;
+  const HttpResponse response = http_once(request);
   return response.status == 200 && response.header("content-length") == std::to_string(size_);
 }
 
 HttpResponse ObjectWriter::send(const std::string& method, const std::string& query, const std::string& body) const {
-  return with_retries(policy_, [&] {
-    HttpResponse response = http_once(bucket_.request(method, key_, query, body));
+  return with_retries(policy_, [&](Clock::time_point until) {
+    HttpResponse response = write_once(bucket_.request(method, key_, query, body), until);
     if (!is_success(response.status)) bucket_.explain(response, url_);
     return response;
   });
@@ -119,8 +128,8 @@ void remove_objects(const std::vector<std::string>& urls, const RetryPolicy& pol
   std::deque<std::future<void>> under_way;
   const auto remove = [&policy](const std::string& url) {
     const Bucket bucket(url);
-    with_retries(policy, [&] {
-      const HttpResponse response = http_once(bucket.request("DELETE", key_of(url)));
+    with_retries(policy, [&](Clock::time_point until) {
+      const HttpResponse response = write_once(bucket.request("DELETE", key_of(url)), until);
       if (!is_success(response.status) && response.status != 404) bucket.explain(response, url);
     });
   };
@@ -137,9 +146,11 @@ void remove_objects(const std::vector<std::string>& urls, const RetryPolicy& pol
 size_t abort_uploads(const std::string& url, const RetryPolicy& policy) {
   const Bucket bucket(url);
   const std::string prefix = key_of(url);
-  const std::string xml = with_retries(policy, [&] {
-    HttpResponse response =
-        http_once(bucket.request("GET", "", "encoding-type=url&prefix=" + percent_encode(prefix, false) + "&uploads="));
+  const std::string xml = with_retries(policy, [&](Clock::time_point until) {
+    HttpRequest request =
+        bucket.request("GET", "", "encoding-type=url&prefix=" + percent_encode(prefix, false) + "&uploads=");
+    request.until = until;
+    HttpResponse response = http_once(request);
     if (!is_success(response.status)) bucket.explain(response, url);
     return std::move(response.body);
   });

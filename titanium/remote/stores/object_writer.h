@@ -15,8 +15,9 @@ namespace titanium::remote {
 
 // One object, written from front to back, which appears with publish() and not before. Up to 8 MiB are sent as they
 // are; more become a multipart upload, whose parts grow with their number, so that 400 GB fit. Two parts are under way
-// while a third is filled. Each request is tried again as `policy` says. Everything throws as open_bytes does; about
-// bytes, also later.
+// while a third is filled. Each request is tried again as `policy` says; an attempt ends when nothing moves for a
+// third of the time that is left, 20 s at most, and else takes as long as it needs. Everything throws as open_bytes
+// does; about bytes, also later.
 class ObjectWriter {
  public:
   explicit ObjectWriter(std::string url, const RetryPolicy& policy = {});
@@ -35,7 +36,7 @@ class ObjectWriter {
   void begin_upload();
   void complete_upload();
   HttpResponse send(const std::string& method, const std::string& query, const std::string& body) const;
-  bool is_there() const;
+  bool is_there(Clock::time_point until) const;
 
   const std::string url_;
   const Bucket bucket_;

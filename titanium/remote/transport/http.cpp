@@ -161,7 +161,7 @@ long milliseconds_left(const HttpRequest& request) {
 void set_limits(CURL* easy, const HttpRequest& request) {
   const auto set = curl().easy_setopt;
   const long left = milliseconds_left(request), third = std::max(left / 3, 1'000L);
-  if (request.until) set(easy, CURLOPT_TIMEOUT_MS, left);
+  if (request.until && !request.unhurried) set(easy, CURLOPT_TIMEOUT_MS, left);
   set(easy, CURLOPT_CONNECTTIMEOUT_MS, std::min({left, third, kConnectMilliseconds}));
   set(easy, CURLOPT_LOW_SPEED_LIMIT, kStallBytesPerSecond);
   set(easy, CURLOPT_LOW_SPEED_TIME, std::min(third / 1'000, kStallSeconds));

@@ -36,7 +36,8 @@ struct HttpRequest {
   std::string body;
   // The whole answer has come by then, or none. Otherwise it may take as long as bytes come.
   std::optional<Clock::time_point> until = std::nullopt;
-  bool direct = false;  // past the proxies that the environment names
+  bool unhurried = false;  // it may take longer than that while bytes are sent or come
+  bool direct = false;     // past the proxies that the environment names
 };
 
 struct HttpResponse {
