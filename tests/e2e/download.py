@@ -71,6 +71,7 @@ class Download(unittest.TestCase):
         # Each finds what the other has fetched: no file is asked for again.
         hub.hub.requests.clear(), hub.cdn.requests.clear()
         self.run_titanium(hub, REPO, home=theirs)
+        self.assertEqual(self.run_titanium(hub, REPO, home=theirs, HF_HUB_OFFLINE="1").stdout.strip(), snapshot)
         subprocess.run([sys.executable, "-c", script], env={**environment, "HF_HOME": str(self.home / "ours"), "HF_HUB_OFFLINE": "1"}, check=True, capture_output=True)
         self.assertEqual([path for method, path, _ in hub.hub.requests + hub.cdn.requests if method == "GET" and "/api/" not in path], [])
 

@@ -171,14 +171,19 @@ class HubData(unittest.TestCase):
 
     def test_the_hub_is_not_asked_where_the_environment_forbids_it(self):
         hub = self.serve("allenai/c4", c4_files())
-        said = self.train("offline", *TEXTS, "--training.dataset=c4", endpoint=hub.url, code=1, HF_HUB_OFFLINE="on")
-        self.assertIn(f"HF_HUB_OFFLINE is set, so {hub.url} is not asked. Unset it, or name files of this machine. Or fetch it, or as many of its files "
-                      "as you need, with: titanium download allenai/c4 --repo-type dataset", said)
+        home = self.folder / "hugging face"
+        said = self.train("offline", *TEXTS, "--training.dataset=c4", endpoint=hub.url, code=1, HF_HUB_OFFLINE="on", HF_HOME=home)
+        self.assertIn(f"HF_HUB_OFFLINE is set, so {hub.url} is not asked, and the cache {home}/hub does not have anything of the dataset allenai/c4 at the revision main. "
+                      "Unset it, or name files of this machine. Or fetch it, or as many of its files as you need, with: titanium download allenai/c4 --repo-type dataset", said)
         said = self.run_program("download", "allenai/c4", "--repo-type", "dataset", "--local-dir", self.folder / "c4", endpoint=hub.url, code=1,
                                 HF_HUB_OFFLINE="1")
-        self.assertIn("HF_HUB_OFFLINE is set", said)
+        self.assertIn(f"HF_HUB_OFFLINE is set, so {hub.url} is not asked, and nothing is fetched into {self.folder}/c4. Unset it, or leave out the folder", said)
         self.assertEqual(hub.hub.requests, [])
-        self.train("online", *TEXTS, "--training.dataset=c4", endpoint=hub.url, HF_HUB_OFFLINE="0")
+        _, online = self.train("online", *TEXTS, "--training.dataset=c4", endpoint=hub.url, HF_HUB_OFFLINE="0", HF_HOME=home)
+        self.run_program("download", "allenai/c4", "--repo-type", "dataset", "--include", "en/*", endpoint=hub.url, HF_HOME=home)
+        said, offline = self.train("cached", *TEXTS, "--training.dataset=c4", HF_HUB_OFFLINE="1", HF_HOME=home)
+        self.assertEqual(offline, online)
+        self.assertIn(f"HF_HUB_OFFLINE is set: the dataset allenai/c4 is what the cache has of it, 3 files in {home}/hub/datasets--allenai--c4/snapshots/{hub_server.COMMIT}", said)
 
 
 if __name__ == "__main__":

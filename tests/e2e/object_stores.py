@@ -253,6 +253,31 @@ class ObjectStores(s3_case.S3Case):
             self.assertIn(f"the dataset acme/texts has no such file or folder ({hub.url}/api/datasets/acme/texts/tree/{hub_server.COMMIT}/other). Check the path.",
                           self.read("hf://datasets/acme/texts/other/*.gz", code=1, HF_ENDPOINT=hub.url))
 
+    def test_what_the_cache_has_is_not_fetched_and_is_read_without_the_hub(self):
+        home = self.home / "hugging face"
+        snapshot = home / f"hub/datasets--acme--texts/snapshots/{hub_server.COMMIT}"
+        with hub_server.Hub("acme/texts", dict(FILES), ["a.jsonl"], kind="datasets") as hub:
+            online = dict(HF_ENDPOINT=hub.url, HF_HOME=str(home))
+            offline = {**online, "HF_HUB_OFFLINE": "1"}
+            lacks = lambda what, revision="main": f"HF_HUB_OFFLINE is set, so {hub.url} is not asked, and the cache {home}/hub does not have {what} of the dataset acme/texts at the revision {revision}. Unset it, or name files of this machine."
+            self.assertEqual(self.read("hf://datasets/acme/texts", code=1, **offline), lacks("anything"))
+            subprocess.run([TITANIUM, "download", "acme/texts", "--repo-type", "dataset"], env=self.environment(**online), check=True, capture_output=True)
+            hub.hub.requests.clear(), hub.cdn.requests.clear()
+            self.assertEqual(self.read("hf://datasets/acme/texts", **online), DATA)
+            self.assertEqual([path for _, path, _ in hub.hub.requests + hub.cdn.requests if "/api/" not in path], [])
+            hub.hub.requests.clear()
+            for path in ("hf://datasets/acme/texts", f"hf://datasets/acme/texts@{hub_server.COMMIT}"):
+                self.assertEqual(self.read(path, **offline), DATA)
+            self.assertEqual(self.read("hf://datasets/acme/texts/sub/c.txt", **offline), {"c.txt": DATA["sub/c.txt"]})
+            self.assertEqual(self.read("hf://datasets/acme/texts/*.gz", **offline), {name: digest for name, digest in DATA.items() if name.endswith(".gz")})
+            (snapshot / "a.jsonl").resolve().unlink()
+            self.assertEqual(self.read("hf://datasets/acme/texts", **offline), {name: digest for name, digest in DATA.items() if name != "a.jsonl"})
+            self.assertEqual(self.read("hf://datasets/acme/texts/a.jsonl", code=1, **offline), lacks("a.jsonl"))
+            self.assertEqual(self.read("hf://datasets/acme/texts@v2", code=1, **offline), lacks("anything", "v2"))
+            self.assertEqual(self.read("hf://datasets/acme/texts@../refs/main", code=1, **offline), lacks("anything", ".."))
+            self.assertEqual(hub.hub.requests + hub.cdn.requests, [])
+            self.assertEqual(self.read("hf://datasets/acme/texts", **online), DATA)  # what the cache lacks is fetched
+
     def test_a_hub_that_wants_to_be_asked_later_is_asked_then(self):
         for status, wait in ((429, lambda: "3"), (503, lambda: email.utils.formatdate(time.time() + 4, usegmt=True))):  # a date has whole seconds
             with hub_server.Hub("acme/texts", {"sub/c.txt": FILES["sub/c.txt"]}, kind="datasets") as hub:

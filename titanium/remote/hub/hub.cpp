@@ -7,6 +7,7 @@
 #include "titanium/base/files/file.h"
 #include "titanium/base/text/json.h"
 #include "titanium/base/text/printable.h"
+#include "titanium/remote/hub/hub_cache.h"
 #include "titanium/remote/transport/environment.h"
 
 namespace titanium::remote {
@@ -21,15 +22,8 @@ std::string trimmed(std::string text) {
   return text;
 }
 
-// The values that Hugging Face's tools take for yes.
-bool is_offline() {
-  std::string value = variable("HF_HUB_OFFLINE");
-  std::ranges::transform(value, value.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return value == "1" || value == "ON" || value == "YES" || value == "TRUE";
-}
-
 HttpRequest request_for(const HubAccess& access, const std::string& path) {
-  TI_CHECK(!is_offline(), "HF_HUB_OFFLINE is set, so {} is not asked. Unset it, or name files of this machine.",
+  TI_CHECK(!hub_is_offline(), "HF_HUB_OFFLINE is set, so {} is not asked. Unset it, or name files of this machine.",
            access.endpoint);
   HttpRequest request{.url = parse_url(access.endpoint + path)};
   if (!access.token.empty()) request.headers["authorization"] = "Bearer " + access.token;
@@ -79,6 +73,12 @@ HubFile parse_file(const Json& entry) {
 
 }  // namespace
 
+bool hub_is_offline() {
+  std::string value = variable("HF_HUB_OFFLINE");
+  std::ranges::transform(value, value.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return value == "1" || value == "ON" || value == "YES" || value == "TRUE";
+}
+
 fs::path hugging_face_home() {
   if (const std::string home = variable("HF_HOME"); !home.empty()) return home;
   if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) return fs::path(cache) / "huggingface";
@@ -99,6 +99,7 @@ HubAccess hub_access_of_environment() {
 
 HubListing list_hub_files(const HubAccess& access, const HubRepo& repo, const RetryPolicy& policy,
                           const std::string& folder) {
+  if (hub_is_offline()) return list_cached_files(access, repo, folder);
   const OneWait all_pages;
   const std::string api = fmt::format("/api/{}s/{}", repo.kind, percent_encode(repo.id, true));
   HubListing listing;

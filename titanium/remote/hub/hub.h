@@ -19,6 +19,9 @@ struct HubAccess {
 // login` writes, in HF_TOKEN_PATH or HF_HOME.
 HubAccess hub_access_of_environment();
 
+// Whether HF_HUB_OFFLINE says that the hub is not to be asked, with a value that Hugging Face's tools take for yes.
+bool hub_is_offline();
+
 // HF_HOME, else $XDG_CACHE_HOME/huggingface, else ~/.cache/huggingface.
 std::filesystem::path hugging_face_home();
 
@@ -41,12 +44,12 @@ struct HubListing {
 };
 
 // All files, or those below `folder`, which must be one. Throws UsageError that says what to do when the repository or
-// the revision is not there, or is gated; Error when the server cannot be reached, or HF_HUB_OFFLINE says that it is
-// not to be asked.
+// the revision is not there, or is gated; Error when the server cannot be reached. Offline it is what the cache has
+// (hub_cache.h), and Error where that has nothing.
 HubListing list_hub_files(const HubAccess& access, const HubRepo& repo, const RetryPolicy& policy = {},
                           const std::string& folder = "");
 
-// A request for `file` at `commit`. Throws Error where HF_HUB_OFFLINE is set.
+// A request for `file` at `commit`. Throws Error offline.
 HttpRequest hub_file_request(const HubAccess& access, const HubRepo& repo, const std::string& commit,
                              const std::string& file);
 

@@ -14,6 +14,7 @@
 #include "titanium/base/files/file.h"
 #include "titanium/base/files/file_lock.h"
 #include "titanium/remote/digest.h"
+#include "titanium/remote/hub/hub_cache.h"
 
 namespace titanium::remote {
 namespace {
@@ -72,11 +73,10 @@ std::string hash_of(const fs::path& path, const HubFile& file) {
 class Downloader {
  public:
   Downloader(const HubDownload& download, HubListing listing, const std::function<void(int64_t, int64_t)>& progress)
-      : download_(download), listing_(std::move(listing)), progress_(progress) {
-    name_ = download.repo.kind + "s--" + download.repo.id;
-    for (size_t slash = name_.find('/'); slash != std::string_view::npos; slash = name_.find('/'))
-      name_.replace(slash, 1, "--");
-    storage_ = hub_cache_folder() / name_;
+      : download_(download),
+        listing_(std::move(listing)),
+        progress_(progress),
+        storage_(hub_cache_folder(download.repo)) {
     for (const HubFile& file : listing_.files) {
       if (download.wanted(file.path)) wanted_.push_back(&file);
     }
@@ -85,7 +85,7 @@ class Downloader {
   HubResult run() {
     HubResult result{.folder = download_.local_dir.value_or(storage_ / "snapshots" / listing_.commit),
                      .files = wanted_.size()};
-    if (!download_.local_dir && download_.repo.revision != listing_.commit) {
+    if (!download_.local_dir && !hub_is_offline() && download_.repo.revision != listing_.commit) {
       write_file_atomically(storage_ / "refs" / download_.repo.revision, listing_.commit);
     }
     std::erase_if(wanted_, [&](const HubFile* file) { return is_there(*file); });
@@ -137,7 +137,7 @@ class Downloader {
       write_file_atomically(*download_.local_dir / ".cache/huggingface/.gitignore", "*");
       return;
     }
-    const FileLock lock(hub_cache_folder() / ".locks" / name_ / (file.etag + ".lock"));
+    const FileLock lock(hub_cache_folder() / ".locks" / storage_.filename() / (file.etag + ".lock"));
     const fs::path blob = storage_ / "blobs" / file.etag;
     if (!fs::exists(blob)) fetch_into(file, blob.string() + ".incomplete", blob);
     const fs::path link = storage_ / "snapshots" / listing_.commit / file.path;
@@ -201,8 +201,7 @@ class Downloader {
   const HubDownload& download_;
   const HubListing listing_;
   const std::function<void(int64_t, int64_t)>& progress_;
-  std::string name_;
-  fs::path storage_;
+  const fs::path storage_;
   std::vector<const HubFile*> wanted_;
   std::atomic<size_t> next_ = 0;
   std::atomic<bool> failed_ = false;
@@ -214,12 +213,12 @@ class Downloader {
 
 }  // namespace
 
-fs::path hub_cache_folder() {
-  const char* given = std::getenv("HF_HUB_CACHE");
-  return given != nullptr && *given != '\0' ? fs::path(given) : hugging_face_home() / "hub";
-}
-
 HubResult download_from_hub(const HubDownload& download, const std::function<void(int64_t, int64_t)>& progress) {
+  TI_CHECK(
+      !hub_is_offline() || !download.local_dir,
+      "HF_HUB_OFFLINE is set, so {} is not asked, and nothing is fetched into {}. Unset it, or leave out the folder "
+      "to be told where the cache has the files.",
+      download.access.endpoint, download.local_dir->string());
   HubListing listing = list_hub_files(download.access, download.repo, download.policy);
   return Downloader(download, std::move(listing), progress).run();
 }

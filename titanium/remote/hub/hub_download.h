@@ -21,9 +21,6 @@ struct HubDownload {
   RetryPolicy policy = {};
 };
 
-// HF_HUB_CACHE, else hub/ in Hugging Face's home.
-std::filesystem::path hub_cache_folder();
-
 struct HubResult {
   std::filesystem::path folder;  // the snapshot in the cache, or local_dir
   size_t files = 0;              // that were wanted
@@ -37,8 +34,8 @@ struct HubResult {
 // Hugging Face's tools.
 //
 // Into `local_dir`, files are written under their names, and .cache/huggingface/download/<path>.metadata beside them
-// says which commit and hash each is of. `progress` gets bytes done and in all, of what is fetched. Throws UsageError
-// or Error; what is whole by then stays.
+// says which commit and hash each is of. `progress` gets bytes done and in all, of what is fetched. Offline nothing is
+// fetched, and the snapshot is what the cache has. Throws UsageError or Error; what is whole by then stays.
 HubResult download_from_hub(const HubDownload& download, const std::function<void(int64_t, int64_t)>& progress);
 
 }  // namespace titanium::remote

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "titanium/base/log.h"
+#include "titanium/remote/hub/hub_cache.h"
 #include "titanium/remote/stores/object_stores.h"
 
 namespace titanium::remote {
@@ -129,6 +130,14 @@ RemoteBytes open_plain(const std::string& path, const RetryPolicy& policy) {
   return {parse_url(path).without_query(), plain_object(path), policy};
 }
 
+// What the cache has of a commit is what the hub has.
+std::unique_ptr<ByteSource> open_hub(const std::string& path, const RetryPolicy& policy) {
+  const HubAddress address = parse_hub_address(path);
+  if (const auto cached = cached_file(address.repo, address.path)) return std::make_unique<FileBytes>(cached->string());
+  if (hub_is_offline()) refuse_offline(hub_access_of_environment(), address.repo, address.path);
+  return std::make_unique<RemoteBytes>(path, hub_object(path), policy);
+}
+
 [[noreturn]] void refuse_scheme(const std::string& path, const std::string& scheme) {
   throw UsageError(
       fmt::format("{}: addresses of {}:// are not supported. Supported are https://, http://, s3://, gs://, az:// and "
@@ -144,7 +153,7 @@ std::unique_ptr<ByteSource> open_bytes(const std::string& path, const RetryPolic
   if (scheme == "http" || scheme == "https") return std::make_unique<RemoteBytes>(open_plain(path, policy));
   if (scheme == "s3" || scheme == "gs") return std::make_unique<RemoteBytes>(path, bucket_object(path), policy);
   if (scheme == "az") return std::make_unique<RemoteBytes>(path, azure_object(path), policy);
-  if (scheme == "hf") return std::make_unique<RemoteBytes>(path, hub_object(path), policy);
+  if (scheme == "hf") return open_hub(path, policy);
   refuse_scheme(path, scheme);
 }
 
@@ -159,6 +168,7 @@ bool exists(const std::string& path) {
 }
 
 std::vector<RemoteFile> list_files(const std::string& path, const RetryPolicy& policy) {
+  const OneWait all_pages;
   const Url url = parse_url(path);
   if (url.scheme == "s3" || url.scheme == "gs") return list_bucket(path, policy);
   if (url.scheme == "az") return list_azure(path, policy);
@@ -168,6 +178,5 @@ std::vector<RemoteFile> list_files(const std::string& path, const RetryPolicy& p
   const RemoteBytes file = open_plain(path, policy);
   return {{path, url.path.substr(url.path.rfind('/') + 1), file.size(), file.version()}};
 }
-  const OneWait all_pages;
 
 }  // namespace titanium::remote

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "titanium/base/text/printable.h"
+#include "titanium/remote/hub/hub_cache.h"
 #include "titanium/remote/stores/azure.h"
 #include "titanium/remote/stores/bucket.h"
 #include "titanium/remote/stores/xml.h"
@@ -330,6 +331,7 @@ std::vector<RemoteFile> list_hub(const std::string& url, const RetryPolicy& poli
     files.push_back({fmt::format("hf://{}{}@{}/{}", kind, address.repo.id, listing.commit, file.path), *name, file.size,
                      file.etag});
   }
+  if (files.empty() && hub_is_offline()) refuse_offline(hub_access_of_environment(), address.repo, address.path);
   return files;
 }
 
