@@ -169,6 +169,18 @@ class HubData(unittest.TestCase):
         self.assertIn("Check HF_ENDPOINT. Or fetch it, or as many of its files as you need, with: titanium download allenai/c4 --repo-type dataset "
                       "--include 'en/c4-train.*' --local-dir data/c4; then set dataset_path = \"data/c4\".", said)
 
+    def test_one_rank_lists_for_all(self):
+        hub = self.serve("allenai/c4", c4_files())
+        train = ["launch", "--nproc-per-node", "2", "--", "train", *TEXTS, "--training.dataset=c4", "--validation.enable", "--validation.dataset=c4_validation", "--validation.freq=2",
+                 "--validation.steps=1", "--validation.seq_len=32", "--validation.data_streams=4", "--training.device=cpu", "--training.steps=2", "--training.data_streams=4", "--metrics.log_freq=1", f"--job.dump_folder={self.folder / 'two'}"]
+        self.run_program(*train, endpoint=hub.url)
+        self.assertEqual(sum("/revision/" in path for _, path, _ in hub.hub.requests), 1)
+        strange = hub_server.Server(lambda handler, _: handler.answer(200, b"{}"))
+        self.addCleanup(strange.stop)
+        said = self.run_program(*train, endpoint=strange.url, code=1)
+        self.assertIn("Check HF_ENDPOINT. Or fetch it, or as many of its files as you need, with: titanium download allenai/c4", said)
+        self.assertEqual(len(strange.requests), 2)  # of training and of validation
+
     def test_the_hub_is_not_asked_where_the_environment_forbids_it(self):
         hub = self.serve("allenai/c4", c4_files())
         home = self.folder / "hugging face"

@@ -12,7 +12,6 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/data/fetchable.h"
-#include "titanium/remote/reading/byte_source.h"
 #include "titanium/remote/transport/url.h"
 
 namespace titanium::data {
@@ -117,9 +116,17 @@ void add_remote_companion(SourceFile& file, const std::map<std::string, int64_t>
   }
 }
 
+std::map<std::string, ListedAddress>& known_listings() {
+  static std::map<std::string, ListedAddress> known;
+  return known;
+}
+
 std::vector<remote::RemoteFile> list_address(const std::string& address) {
+  const auto known = known_listings().find(address);
   try {
-    return remote::list_files(address);
+    if (known == known_listings().end()) return remote::list_files(address);
+    if (known->second.failure) std::rethrow_exception(known->second.failure);
+    return known->second.files;
   } catch (const UsageError&) {
     throw;
   } catch (const Error& error) {
@@ -207,6 +214,8 @@ std::string place_of(const SourceFile& file, int64_t line) {
   if (file.part.first_line > 0) return fmt::format("{}:{}", file.path.string(), line);
   return fmt::format("{} ({} {}, line {} from there)", file.path.string(), file.format->unit(), file.part.begin, line);
 }
+
+void know_listing(const std::string& address, ListedAddress listed) { known_listings()[address] = std::move(listed); }
 
 std::string fingerprint(const std::vector<SourceFile>& files) {
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a

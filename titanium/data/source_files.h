@@ -1,11 +1,13 @@
 // Which files make up a data set, and in which order.
 #pragma once
 
+#include <exception>
 #include <string>
 #include <vector>
 
 #include "titanium/data/byte_stream.h"
 #include "titanium/data/format/source_format.h"
+#include "titanium/remote/reading/byte_source.h"
 
 namespace titanium::data {
 
@@ -30,6 +32,16 @@ std::string place_of(const SourceFile& file, int64_t line);
 // path is missing, a file or its companion cannot be read, a folder has no data files, or a file is empty; with
 // `allow_empty_files` an empty file gets a warning and is left out.
 std::vector<SourceFile> find_source_files(const std::filesystem::path& path, bool allow_empty_files);
+
+// What listing an address has come to: files, or what it has thrown.
+struct ListedAddress {
+  std::vector<remote::RemoteFile> files{};
+  std::exception_ptr failure{};
+};
+
+// An address need not be listed any more, because one rank has done that for all: find_source_files takes this instead.
+// To be called before threads begin.
+void know_listing(const std::string& address, ListedAddress listed);
 
 // 16 hex digits from names and sizes: tells whether a saved position belongs to these files.
 std::string fingerprint(const std::vector<SourceFile>& files);

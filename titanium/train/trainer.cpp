@@ -20,6 +20,7 @@
 #include "titanium/train/report/peak_flops.h"
 #include "titanium/train/report/run_observer.h"
 #include "titanium/train/report/step_logger.h"
+#include "titanium/train/share_listings.h"
 #include "titanium/train/start_world.h"
 #include "titanium/train/validate.h"
 
@@ -202,6 +203,7 @@ void train(const config::LoadedConfig& loaded, const TrainCallbacks& callbacks) 
   };
   observe::RunStart start;
   TrainState run = failing_together([&] {
+    share_listings(*world, config);
     RunCheck check = check_run(config, ranks.world_size, {ranks.rank});
     refuse_problems(check);
     models::check_converters(config, device);
