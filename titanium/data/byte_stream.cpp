@@ -98,9 +98,12 @@ class GzipStream : public ByteStream {
     return wanted - state_.avail_out;
   }
 
+  int64_t decoded_bytes() const override { return taken_ - static_cast<int64_t>(state_.avail_in); }
+
  private:
   bool refill() {
     state_.avail_in = static_cast<uInt>(input_->read(buffer_.data(), buffer_.size()));
+    taken_ += static_cast<int64_t>(state_.avail_in);
     state_.next_in = reinterpret_cast<Bytef*>(buffer_.data());
     return state_.avail_in > 0;
   }
@@ -109,6 +112,7 @@ class GzipStream : public ByteStream {
   std::unique_ptr<ByteStream> input_;
   std::vector<char> buffer_;
   z_stream state_{};
+  int64_t taken_ = 0;  // from the file
   bool between_members_ = false;
 };
 
@@ -138,9 +142,12 @@ class ZstdStream : public ByteStream {
     return output.pos;
   }
 
+  int64_t decoded_bytes() const override { return taken_ - static_cast<int64_t>(chunk_.size - chunk_.pos); }
+
  private:
   bool refill() {
     chunk_ = {buffer_.data(), input_->read(buffer_.data(), buffer_.size()), 0};
+    taken_ += static_cast<int64_t>(chunk_.size);
     return chunk_.size > 0;
   }
 
@@ -149,6 +156,7 @@ class ZstdStream : public ByteStream {
   std::vector<char> buffer_;
   std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> state_;
   ZSTD_inBuffer chunk_{};
+  int64_t taken_ = 0;  // from the file
   bool between_frames_ = false;
   bool flushing_ = false;
 };

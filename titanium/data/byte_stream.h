@@ -24,6 +24,9 @@ class ByteStream {
   // Fills up to `size` bytes of `out` and returns how many; 0 only at the end. Throws Error when the file cannot be
   // read, is truncated or is damaged.
   virtual size_t read(char* out, size_t size) = 0;
+
+  // Of a compressed file, how many bytes of it have been decoded; 0 of others.
+  virtual int64_t decoded_bytes() const { return 0; }
 };
 
 // `path` may be an address (remote/reading/byte_source.h). Begins at byte `place.offset`, which must be 0 for

@@ -1,6 +1,7 @@
 #include "titanium/data/token_estimate.h"
 
 #include <cmath>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -14,6 +15,8 @@ constexpr int64_t kWholeFile = int64_t{4} << 20;    // likewise
 constexpr int64_t kPassedOver = int64_t{64} << 20;  // of a part, on the way to a place inside it
 constexpr int64_t kTextOfPlace = int64_t{64} << 10;
 constexpr int64_t kPlaces = 32;
+constexpr int64_t kBeginning = int64_t{8} << 20;  // stored bytes that are decoded of a large compressed file
+constexpr size_t kDecodedAtOnce = size_t{1} << 18;
 constexpr size_t kFewest = 4;
 
 // What was read at a place.
@@ -87,19 +90,88 @@ std::optional<Place> place_at(const SourceFile& file, int64_t offset, const Read
   return place;
 }
 
-std::vector<Place> places_of(const std::vector<SourceFile>& files, int64_t bytes, const ReadOptions& options) {
+bool is_read_from_its_beginning(const SourceFile& file) {
+  return file.compression != Compression::kNone && file.size > kWholeFile && file.format == &json_lines_format();
+}
+
+// The beginning of a compressed file: how much text is stored in how many bytes.
+struct Beginning {
+  int64_t text = 0;
+  int64_t stored = 0;
+};
+
+Beginning decode_beginning(const SourceFile& file) {
+  const auto stream = open_byte_stream(file.path, file.compression, {.end = kBeginning});
+  std::vector<char> piece(kDecodedAtOnce);
+  Beginning beginning;
+  while (beginning.stored < kBeginning) {
+    const size_t count = stream->read(piece.data(), piece.size());
+    if (count == 0) break;
+    beginning.text += static_cast<int64_t>(count);
+    beginning.stored = stream->decoded_bytes();
+  }
+  return beginning;
+}
+
+// `count` places in the beginning of a compressed file.
+std::vector<Sample> read_beginning(const SourceFile& file, int64_t count, ReadOptions reading, const Encoder& encoder) {
+  const Beginning beginning = decode_beginning(file);
+  const double stored_of_text = static_cast<double>(beginning.stored) / static_cast<double>(beginning.text);
+  reading.memory_bytes = int64_t{1} << 20;
+  RecordSource source({file}, {.reading = reading, .cache_bytes = kDecodedAtOnce});
+  std::vector<Sample> samples;
+  int64_t record = 0, text = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    Sample sample;
+    const int64_t begin = beginning.text / (2 * count) * (2 * i + 1);
+    for (int64_t bytes = 0; bytes < kTextOfPlace && text < beginning.text;) {
+      const auto found = source.read(record++);
+      if (!found) break;
+      const int64_t size = std::ssize(found->bytes) + 1;
+      text += size;
+      if (text < begin) continue;
+      sample.tokens += static_cast<double>(tokens_of(*found, reading.text_field, encoder));
+      sample.stored += static_cast<double>(size) * stored_of_text;
+      bytes += size;
+    }
+    if (sample.stored > 0) samples.push_back(sample);
+  }
+  return samples;
+}
+
+// Where to read.
+struct Plan {
   std::vector<Place> places;
+  std::map<size_t, int64_t> beginnings;  // of files by number, with how many places there are in each
+};
+
+Plan plan_for(const std::vector<SourceFile>& files, int64_t bytes, const ReadOptions& options) {
+  Plan plan;
   std::set<std::tuple<std::string, int64_t, int64_t>> known;
   size_t file = 0;
   int64_t before = 0;
   for (int64_t i = 0; i < kPlaces; ++i) {
     const int64_t offset = bytes / (2 * kPlaces) * (2 * i + 1);
     while (before + files[file].size <= offset) before += files[file++].size;
+    if (is_read_from_its_beginning(files[file])) {
+      ++plan.beginnings[file];
+      continue;
+    }
     auto place = place_at(files[file], offset - before, options);
     if (!place) return {};  // what is left out may be unlike the rest
-    if (known.insert(place->key()).second) places.push_back(*std::move(place));
+    if (known.insert(place->key()).second) plan.places.push_back(*std::move(place));
   }
-  return places;
+  return plan;
+}
+
+std::vector<Sample> read(const Plan& plan, const std::vector<SourceFile>& files, const ReadOptions& options,
+                         const Encoder& encoder) {
+  std::vector<Sample> samples;
+  for (const Place& place : plan.places) samples.push_back(read(place, options, encoder));
+  for (const auto& [file, count] : plan.beginnings) {
+    for (const Sample& sample : read_beginning(files[file], count, options, encoder)) samples.push_back(sample);
+  }
+  return samples;
 }
 
 double counted(const std::vector<SourceFile>& files, const ReadOptions& options, const Encoder& encoder) {
@@ -119,12 +191,12 @@ std::optional<TokenEstimate> estimate_tokens(const std::vector<SourceFile>& file
   int64_t bytes = 0;
   for (const SourceFile& file : files) bytes += file.size;
   if (bytes <= kCounted) return TokenEstimate{.tokens = counted(files, options, encoder)};
-  std::vector<Sample> samples;
+  const Plan plan = plan_for(files, bytes, options);
+  const std::vector<Sample> samples = read(plan, files, options, encoder);
   Sample sum;
-  for (const Place& place : places_of(files, bytes, options)) {
-    samples.push_back(read(place, options, encoder));
-    sum.tokens += samples.back().tokens;
-    sum.stored += samples.back().stored;
+  for (const Sample& sample : samples) {
+    sum.tokens += sample.tokens;
+    sum.stored += sample.stored;
   }
   if (samples.size() < kFewest || sum.stored <= 0) return std::nullopt;
   const double quotient = sum.tokens / sum.stored;
@@ -133,7 +205,8 @@ std::optional<TokenEstimate> estimate_tokens(const std::vector<SourceFile>& file
   const auto count = static_cast<double>(samples.size());
   const double error = std::sqrt(squares * count / (count - 1)) / sum.stored;
   return TokenEstimate{.tokens = quotient * static_cast<double>(bytes),
-                       .error = 2 * error * static_cast<double>(bytes)};
+                       .error = 2 * error * static_cast<double>(bytes),
+                       .from_beginnings = !plan.beginnings.empty()};
 }
 
 }  // namespace titanium::data

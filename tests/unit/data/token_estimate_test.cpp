@@ -82,6 +82,34 @@ TEST(TokenEstimate, IsNoneWhereTooLittleCanBeReadInTheMiddle) {
   for (int i = 0; i < 16 << 20; ++i) noise += static_cast<char>('a' + random() % 26);
   const std::string line = fmt::format("{{\"text\": \"{}\"}}\n", noise);
   EXPECT_FALSE(estimate_tokens(files_of(folder.write("a.jsonl.gz", gzip(line))), {}, encode_words));
+  EXPECT_FALSE(estimate_tokens(files_of(folder.write("a.txt.gz", gzip(line))), {}, encode_words));
+}
+
+// Their lines are in no order, so that they go on as they begin.
+TEST(TokenEstimate, OfLargeCompressedFilesIsThatOfTheirBeginningsAndSaysSo) {
+  const TemporaryFolder folder;
+  const std::string text = lines_of(8'000, 6);
+  std::mt19937_64 random(7);
+  std::vector<std::string> lines;
+  for (size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
+    end = text.find('\n', begin);
+    lines.push_back(text.substr(begin, end - begin + 1));
+  }
+  std::ranges::shuffle(lines, random);
+  std::string shuffled;
+  for (int round = 0; round < 2; ++round) {
+    for (const std::string& line : lines) shuffled += line;
+    std::ranges::shuffle(lines, random);
+  }
+  for (const auto& [name, packed] : {std::pair{"one.jsonl.gz", gzip(shuffled)}, {"one.jsonl.zst", zstd(shuffled)}}) {
+    const fs::path path = folder.write(name, packed);
+    ASSERT_GT(fs::file_size(path), size_t{12} << 20);
+    expect_near(path);
+    EXPECT_TRUE(estimate_tokens(files_of(path), {}, encode_words)->from_beginnings);
+  }
+  for (int i = 0; i < 3; ++i)
+    folder.write(fmt::format("three/{}.jsonl.zst", i), zstd(shuffled.substr(0, shuffled.size() / 2)));
+  expect_near(folder.path() / "three");
 }
 
 }  // namespace

@@ -111,8 +111,9 @@ std::string epochs_of(const Plan& plan, const PlannedSource& source, double samp
   // A sample of a text takes one token more than it has labels.
   const double taken = samples * static_cast<double>(plan.units_of_sample() + (plan.of_images() ? 0 : 1));
   if (source.size && source.size->error > 0)
-    return fmt::format("about {:.3g} epochs of {} tokens (more or less {:.2g}%)", taken / source.size->tokens,
-                       number(source.size->tokens), 100 * source.size->error / source.size->tokens);
+    return fmt::format("about {:.3g} epochs of {} tokens (more or less {:.2g}%{})", taken / source.size->tokens,
+                       number(source.size->tokens), 100 * source.size->error / source.size->tokens,
+                       source.size->from_beginnings ? ", if compressed files go on as they begin" : "");
   if (source.size)
     return fmt::format("{:.3g} epochs of {} {}", taken / source.size->tokens, number(source.size->tokens), plan.unit());
   return plan.of_images() ? "epochs not known before the archives are read (titanium data inspect --all counts images)"
