@@ -5,11 +5,13 @@
 #include "titanium/base/error.h"
 #include "titanium/base/log.h"
 #include "titanium/data/document.h"
+#include "titanium/remote/transport/url.h"
 
 namespace titanium::data {
 namespace {
 
 constexpr int64_t kMaxStreams = int64_t{1} << 16;
+constexpr size_t kShareOfReadingAhead = 8;  // of the memory of a source at an address; the cache has the rest
 
 // The first ten of what is counted have a line in the log, then every thousandth.
 bool has_log_line(int64_t count) { return count <= 10 || count % 1000 == 0; }
@@ -42,14 +44,16 @@ Corpus::Corpus(CorpusOptions options, Encoder encoder)
 }
 
 RecordSourceOptions Corpus::source_options() const {
+  const size_t reading_ahead =
+      remote::is_url(options_.path.string()) ? options_.cache_bytes / kShareOfReadingAhead : size_t{0};
   return {.reading = {.ownership = {options_.rank, options_.ranks},
                       .max_record_bytes = options_.max_record_bytes,
                       .text_field = options_.text_field,
                       .token_dtype = options_.token_dtype,
-                      .memory_bytes = static_cast<int64_t>(options_.cache_bytes),
+                      .memory_bytes = static_cast<int64_t>(reading_ahead),
                       .whole_samples = options_.images},
           .allow_empty_files = options_.skip_bad_records,
-          .cache_bytes = options_.cache_bytes,
+          .cache_bytes = options_.cache_bytes - reading_ahead,
           .max_readers = options_.max_readers,
           .held_bytes = options_.held_bytes};
 }

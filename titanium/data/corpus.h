@@ -42,7 +42,7 @@ struct CorpusOptions {
   int64_t streams = 256;
   int64_t rank = 0;
   int64_t ranks = 1;
-  size_t cache_bytes = RecordSourceOptions{}.cache_bytes;
+  size_t cache_bytes = RecordSourceOptions{}.cache_bytes;  // with what is read ahead of an address
   int64_t max_record_bytes = ReadOptions{}.max_record_bytes;
   std::string token_dtype = ReadOptions{}.token_dtype;
   size_t max_readers = RecordSourceOptions{}.max_readers;

@@ -32,7 +32,7 @@ RecordSourceOptions options_of_lane(const LanesOptions& options, int64_t lane, i
   const int64_t streams = std::max<int64_t>(options.streams / lanes / share.ranks, 1);
   source.reading.ownership = options.shuffle_key ? Ownership{} : share;  // a shuffle moves records between streams
   source.max_readers = std::clamp<size_t>(8 * source.max_readers / static_cast<size_t>(read), 1, source.max_readers);
-  source.reading.memory_bytes = std::max<int64_t>(memory, 1);
+  source.reading.memory_bytes = std::max<int64_t>(source.reading.memory_bytes / (read * passes), 1);
   source.reading.block_bytes =
       std::clamp<int64_t>(memory / (4 * streams), int64_t{64} << 10, ReadOptions{}.block_bytes);
   source.forgets_places = true;

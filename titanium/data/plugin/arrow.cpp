@@ -33,7 +33,7 @@ constexpr int64_t kReadBytes = int64_t{256} << 10;
 constexpr int64_t kOpenLeaf = (int64_t{2} << 20) + kReadBytes;  // about: page, dictionary and what is read ahead
 
 // What is read again, of a file of this machine or an address, for a reader that gives back its memory.
-constexpr int64_t kQuickBytes = int64_t{32} << 20, kQuickRemoteBytes = int64_t{1} << 20;
+constexpr int64_t kQuickBytes = int64_t{32} << 20, kQuickRemoteBytes = int64_t{4} << 20;
 
 std::vector<std::string> split(const std::string& path) {
   std::vector<std::string> parts;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -66,6 +67,25 @@ void warn_of_plain_http(const Url& url) {
       url.host);
 }
 
+// Puts the bytes of an answer where they are wanted. A server that knows no ranges sends everything.
+class RangeSink {
+ public:
+  RangeSink(int64_t offset, std::span<char> out) : offset_(static_cast<size_t>(offset)), out_(out) {}
+
+  void take(int status, std::string_view piece) {
+    const size_t begin = status == 200 ? offset_ : 0, end = begin + out_.size();
+    const size_t first = std::clamp(taken_, begin, end), last = std::clamp(taken_ + piece.size(), begin, end);
+    if (first < last) std::memcpy(out_.data() + (first - begin), piece.data() + (first - taken_), last - first);
+    taken_ += piece.size();
+  }
+  size_t taken() const { return taken_; }
+
+ private:
+  const size_t offset_;
+  const std::span<char> out_;
+  size_t taken_ = 0;
+};
+
 class RemoteBytes : public ByteSource {
  public:
   RemoteBytes(std::string path, std::unique_ptr<RemoteObject> object, const RetryPolicy& policy)
@@ -97,21 +117,19 @@ class RemoteBytes : public ByteSource {
     const int64_t last = offset + static_cast<int64_t>(out.size()) - 1;
     HttpRequest request = object_->request("GET", fmt::format("bytes={}-{}", offset, last));
     request.until = until;
-    const HttpResponse response = http_through_redirects(request);
+    RangeSink sink(offset, out);
+    const HttpResponse response =
+        http_through_redirects(request, [&](int status, std::string_view piece) { sink.take(status, piece); });
     if (response.status != 200 && response.status != 206) object_->explain(response);
     const std::string etag = response.header("etag");
     TI_CHECK(etag_.empty() || etag.empty() || etag == etag_,
              "{} has changed while it was read. Start again, or name an object that stays.", path_);
-    std::string_view body = response.body;
-    if (response.status == 200) {  // a server that knows no ranges sends everything
-      if (static_cast<int64_t>(body.size()) != size_) throw_short(body.size(), static_cast<size_t>(size_));
-      body = body.substr(static_cast<size_t>(offset), out.size());
-    } else if (!response.header("content-range").starts_with(fmt::format("bytes {}-", offset))) {
+    if (response.status == 206 && !response.header("content-range").starts_with(fmt::format("bytes {}-", offset))) {
       throw TransientError(fmt::format("{} answers with the range {} for bytes from {}", path_,
                                        response.header("content-range"), offset));
     }
-    if (body.size() != out.size()) throw_short(body.size(), out.size());
-    std::memcpy(out.data(), body.data(), out.size());
+    const size_t expected = response.status == 200 ? static_cast<size_t>(size_) : out.size();
+    if (sink.taken() != expected) throw_short(sink.taken(), expected);
   }
 
   [[noreturn]] void throw_short(size_t got, size_t expected) const {

@@ -45,12 +45,13 @@ std::vector<char> PiecesAhead::next(int64_t limit) {
   return bytes;
 }
 
+// The memory is this thread's: what threads that soon end allocate stays in arenas of theirs.
 void PiecesAhead::start(int64_t limit) {
   const int64_t count = std::min(bytes_, limit - next_);
-  under_way_.push_back({next_, in_background([source = source_, at = next_, count] {
-                          std::vector<char> bytes(static_cast<size_t>(count));
+  under_way_.push_back({next_, in_background([source = source_, at = next_,
+                                              bytes = std::vector<char>(static_cast<size_t>(count))]() mutable {
                           source->read(at, bytes);
-                          return bytes;
+                          return std::move(bytes);
                         })});
   next_ += count;
   bytes_ = std::max(std::min(2 * bytes_, sizes_.largest), kSmallest);

@@ -19,6 +19,7 @@ namespace {
 
 constexpr long kConnectMilliseconds = 10'000, kStallSeconds = 20, kStallBytesPerSecond = 10;
 constexpr int kMostRedirects = 5;
+constexpr size_t kMostIdleHandles = 64;  // each has its connection and its buffers
 constexpr size_t kLargestBody = size_t{1} << 30;
 constexpr int64_t kLongestWait = 86'400;  // that a server may ask for, in seconds
 
@@ -132,8 +133,14 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
-    const std::lock_guard lock(mutex());
-    idle().push_back(easy_);
+    {
+      const std::lock_guard lock(mutex());
+      if (idle().size() < kMostIdleHandles) {
+        idle().push_back(easy_);
+        return;
+      }
+    }
+    curl().easy_cleanup(easy_);
   }
   CURL* easy() const { return easy_; }
 
