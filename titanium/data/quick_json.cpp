@@ -1,8 +1,8 @@
 #include "titanium/data/quick_json.h"
 
-// It loads whole aligned words, which may reach beyond the end but into no other page. The sanitizer does not allow
-// that.
-#if defined(__SSE2__) && !defined(__SANITIZE_ADDRESS__)
+// It loads whole aligned words, which may reach beyond the end but into no other page. The sanitizers of addresses and
+// of threads do not allow that.
+#if defined(__SSE2__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define RAPIDJSON_SSE2
 #endif
 #include <rapidjson/reader.h>
