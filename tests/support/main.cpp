@@ -30,6 +30,12 @@ class AroundEachTest : public ::testing::EmptyTestEventListener {
 }  // namespace
 }  // namespace titanium::test
 
+#ifdef __SANITIZE_THREAD__
+// A test of the lifeline forks while other threads run and starts a thread in the child; by default the sanitizer ends
+// such a child, for which its parent then waits.
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#endif
+
 int main(int argc, char** argv) {
   titanium::avoid_hidden_amx_tiles();
   // A test asks no cloud for the roles of the machine that it runs on.
