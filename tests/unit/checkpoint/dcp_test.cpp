@@ -245,6 +245,11 @@ TEST(DcpFlaws, MetadataThatDoNotFitTogetherAreRefused) {
   EXPECT_EQ(failure([](auto&, auto&) {}), "parsed");
   EXPECT_SAYS(failure([](auto&, auto& w) { w.chunks[0].shape = {7, 4}; }),
               ("of shape [6, 4] has a chunk of shape [7, 4] at [0, 0]. "));
+  EXPECT_SAYS(failure([&](auto& m, auto& w) {
+                w.chunks[0] = {{4, 0}, {3, 4}};
+                m.locations[{"w", w.chunks[0].offset}] = location(m);
+              }),
+              ("of shape [6, 4] has a chunk of shape [3, 4] at [4, 0]. "));
   EXPECT_SAYS(failure([](auto&, auto& w) { w.chunks[0].shape = {4}; }), ("has a chunk of shape [4] at [0, 0]. "));
   EXPECT_SAYS(failure([](auto&, auto& w) { w.chunks[0].shape = {6, 4, 9}; }),
               ("a chunk of shape [6, 4, 9] at [0, 0]. "));

@@ -1,8 +1,19 @@
 #include "titanium/parallel/tensor_parallel.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
+#include "tests/support/tensors.h"
+#include "tests/support/threaded_ranks.h"
 #include "titanium/base/error.h"
+#include "titanium/ops/head_loss.h"
+#include "titanium/parallel/mesh.h"
 #include "titanium/parallel/placement.h"
 
 namespace titanium::parallel {
@@ -69,6 +80,37 @@ TEST(TensorParallelPlan, AParameterWithoutARuleIsABug) {
   Parameter weight("a.weight", {8, 6});
   EXPECT_THROW(cut_parameters({&weight}, {{"b", kByColumn}}, {.tp = 2}, 0), std::logic_error);
   EXPECT_THROW(cut_parameters({&weight}, {{"a", kByColumn}, {"*", kByRow}}, {.tp = 2}, 0), std::logic_error);
+}
+
+// Each token of a vocabulary that is cut in two is a label once, those beside the cut among them.
+void expect_whole_loss(bool loss_parallel) {
+  const int64_t vocabulary = 12, ignored = 4, dim = 8;
+  const Tensor x = test::random_tensor({vocabulary + ignored, dim}), weight = test::random_tensor({vocabulary, dim});
+  const Tensor labels = at::cat({at::arange(vocabulary), at::full({ignored}, ops::kIgnoreIndex)});
+  const Tensor reference_x = x.clone().requires_grad_(true), reference_weight = weight.clone().requires_grad_(true);
+  const Tensor reference = at::cross_entropy_loss(at::linear(reference_x, reference_weight), labels);
+  reference.backward();
+  std::array<Tensor, 2> grads_x, grads_weight;
+  test::run_ranks(2, [&](comm::World& world) {
+    const Mesh mesh(world, {.tp = 2});
+    const auto exchange = make_row_exchange(mesh.group("tp"), /*pieces=*/1);
+    Parameter head("head", {vocabulary, dim});
+    cut_parameters({&head}, {{"head", kByColumn}}, mesh.dims(), world.rank());
+    head.materialize(at::kFloat, at::kCPU);
+    head.value.detach().copy_(box_of(weight, head.part));
+    const Tensor rows = x.chunk(2)[world.rank()].clone().requires_grad_(true);
+    const Tensor loss = ops::head_loss(rows, {head, *exchange, loss_parallel}, labels, 1.0 / vocabulary);
+    loss.backward();
+    EXPECT_NEAR(loss.item<double>(), reference.item<double>(), 1e-6 * reference.item<double>());
+    grads_x[world.rank()] = rows.grad();
+    grads_weight[world.rank()] = head.grad;
+  });
+  EXPECT_CLOSE(at::cat({grads_x[0], grads_x[1]}), reference_x.grad(), 10 * test::tolerance(at::kFloat));
+  EXPECT_CLOSE(at::cat({grads_weight[0], grads_weight[1]}), reference_weight.grad(), 10 * test::tolerance(at::kFloat));
+}
+
+TEST(VocabularyShards, GiveEachLabelTheLossAndGradientsOfTheWhole) {
+  for (const bool loss_parallel : {true, false}) expect_whole_loss(loss_parallel);
 }
 
 }  // namespace
