@@ -51,7 +51,9 @@ TEST(Llama3Sizes, ATiedHeadCostsItsProductThoughItIsNoParameter) {
 }
 
 TEST(Llama3Sizes, NoStorageIsAllocated) {
-  for (const Parameter* parameter : build("llama3", "405B")->parameters()) EXPECT_FALSE(parameter->value.defined());
+  const auto model = build("llama3", "405B");
+  ASSERT_FALSE(model->parameters().empty());
+  for (const Parameter* parameter : model->parameters()) EXPECT_FALSE(parameter->value.defined());
 }
 
 TEST(Registry, WithoutALengthTheModelHasItsOwnPositions) {
