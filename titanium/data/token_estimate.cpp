@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "titanium/data/document.h"
@@ -25,13 +24,29 @@ struct Sample {
   double stored = 0;  // bytes
 };
 
+// Samples that stand for `places` places, with as much stored as there are places. None where nothing was read.
+std::vector<Sample> weighed(std::vector<Sample> samples, int64_t places) {
+  std::erase_if(samples, [](const Sample& sample) { return sample.stored <= 0; });
+  double stored = 0;
+  for (const Sample& sample : samples) stored += sample.stored;
+  const double scale = static_cast<double>(places) / stored;
+  for (Sample& sample : samples) sample = {sample.tokens * scale, sample.stored * scale};
+  return samples;
+}
+
 struct Place {
   SourceFile file;  // with the part that is read
   int64_t first = 0;
   bool whole = false;          // the whole part is read
   double bytes_of_part = 0;    // of the file
   double bytes_of_record = 0;  // 0: records are stored as they are
+  int64_t records = 0;         // that are read; 0: by their bytes
+  int64_t times = 1;           // how many places fall here
 
+  bool is_of_plain_lines() const { return !whole && records == 0; }
+  bool goes_on_after(int64_t count, int64_t bytes) const {
+    return whole || (records > 0 ? count < records : bytes < kTextOfPlace);
+  }
   std::tuple<std::string, int64_t, int64_t> key() const { return {file.path.string(), file.part.begin, first}; }
 };
 
@@ -50,16 +65,16 @@ Sample read(const Place& place, ReadOptions reading, const Encoder& encoder) {
   RecordSource source({place.file}, {.reading = reading});
   Sample sample;
   int64_t bytes = 0, records = 0;
-  while (place.whole || bytes < kTextOfPlace) {
+  while (place.goes_on_after(records, bytes)) {
     const auto record = source.read(place.first + records);
     if (!record) break;
     sample.tokens += static_cast<double>(tokens_of(*record, reading.text_field, encoder));
     bytes += std::ssize(record->bytes) + 1;
     ++records;
   }
-  sample.stored = place.whole                 ? place.bytes_of_part
-                  : place.bytes_of_record > 0 ? static_cast<double>(records) * place.bytes_of_record
-                                              : static_cast<double>(bytes);
+  sample.stored = place.whole         ? place.bytes_of_part
+                  : place.records > 0 ? static_cast<double>(records) * place.bytes_of_record
+                                      : static_cast<double>(bytes);
   return sample;
 }
 
@@ -84,6 +99,8 @@ std::optional<Place> place_at(const SourceFile& file, int64_t offset, const Read
   place.whole = part.records <= 0;
   if (place.whole) return part.bytes <= kPassedOver ? std::optional(place) : std::nullopt;
   place.bytes_of_record = place.bytes_of_part / static_cast<double>(part.records);
+  // A place that ended with a long record would count it for too few, so their lengths do not say how many are read.
+  place.records = std::max<int64_t>(1, kTextOfPlace * part.records / std::max<int64_t>(1, part.bytes));
   const double share =
       std::clamp((static_cast<double>(offset) - before) / std::max(place.bytes_of_part, 1.0), 0.0, 1.0);
   if (part.bytes <= kPassedOver) place.first = static_cast<int64_t>(share * static_cast<double>(part.records));
@@ -134,7 +151,7 @@ std::vector<Sample> read_beginning(const SourceFile& file, int64_t count, ReadOp
       sample.stored += static_cast<double>(size) * stored_of_text;
       bytes += size;
     }
-    if (sample.stored > 0) samples.push_back(sample);
+    samples.push_back(sample);
   }
   return samples;
 }
@@ -147,7 +164,6 @@ struct Plan {
 
 Plan plan_for(const std::vector<SourceFile>& files, int64_t bytes, const ReadOptions& options) {
   Plan plan;
-  std::set<std::tuple<std::string, int64_t, int64_t>> known;
   size_t file = 0;
   int64_t before = 0;
   for (int64_t i = 0; i < kPlaces; ++i) {
@@ -159,18 +175,35 @@ Plan plan_for(const std::vector<SourceFile>& files, int64_t bytes, const ReadOpt
     }
     auto place = place_at(files[file], offset - before, options);
     if (!place) return {};  // what is left out may be unlike the rest
-    if (known.insert(place->key()).second) plan.places.push_back(*std::move(place));
+    if (!plan.places.empty() && plan.places.back().key() == place->key()) {
+      ++plan.places.back().times;
+    } else {
+      plan.places.push_back(*std::move(place));
+    }
   }
   return plan;
 }
 
+// Places lie evenly in the stored bytes, so each weighs the same however much of it is read. Plain lines are weighed
+// together: of a record longer than a place, the place where it begins has all and the others have nothing.
 std::vector<Sample> read(const Plan& plan, const std::vector<SourceFile>& files, const ReadOptions& options,
                          const Encoder& encoder) {
-  std::vector<Sample> samples;
-  for (const Place& place : plan.places) samples.push_back(read(place, options, encoder));
-  for (const auto& [file, count] : plan.beginnings) {
-    for (const Sample& sample : read_beginning(files[file], count, options, encoder)) samples.push_back(sample);
+  std::vector<Sample> samples, plain;
+  int64_t plain_places = 0;
+  const auto add = [&](std::vector<Sample> found, int64_t places) {
+    for (const Sample& sample : weighed(std::move(found), places)) samples.push_back(sample);
+  };
+  for (const Place& place : plan.places) {
+    const Sample sample = read(place, options, encoder);
+    if (place.is_of_plain_lines()) {
+      plain.push_back(sample);
+      plain_places += place.times;
+    } else {
+      add({sample}, place.times);
+    }
   }
+  add(std::move(plain), plain_places);
+  for (const auto& [file, count] : plan.beginnings) add(read_beginning(files[file], count, options, encoder), count);
   return samples;
 }
 
@@ -198,7 +231,8 @@ std::optional<TokenEstimate> estimate_tokens(const std::vector<SourceFile>& file
     sum.tokens += sample.tokens;
     sum.stored += sample.stored;
   }
-  if (samples.size() < kFewest || sum.stored <= 0) return std::nullopt;
+  const bool all_were_read = sum.stored > kPlaces - 0.5;  // what is left out may be unlike the rest
+  if (samples.size() < kFewest || !all_were_read) return std::nullopt;
   const double quotient = sum.tokens / sum.stored;
   double squares = 0;
   for (const Sample& sample : samples) squares += std::pow(sample.tokens - quotient * sample.stored, 2);

@@ -112,5 +112,56 @@ TEST(TokenEstimate, OfLargeCompressedFilesIsThatOfTheirBeginningsAndSaysSo) {
   expect_near(folder.path() / "three");
 }
 
+// At least `bytes` of lines whose words have `length` of the first `letters` letters: fewer letters pack more tightly.
+std::string lines_alike(size_t bytes, size_t length, uint64_t letters) {
+  std::mt19937_64 random(8);
+  std::string lines;
+  while (lines.size() < bytes) {
+    std::string text;
+    for (size_t i = 1; i <= 1'000; ++i)
+      text += i % (length + 1) == 0 ? ' ' : static_cast<char>('a' + random() % letters);
+    lines += fmt::format("{{\"text\": \"{}\"}}\n", text);
+  }
+  return lines;
+}
+
+void expect_within_a_tenth(const fs::path& path) {
+  const auto found = estimate_tokens(files_of(path), {}, encode_words);
+  ASSERT_TRUE(found);
+  const double truth = counted(path);
+  EXPECT_NEAR(found->tokens, truth, found->error);
+  EXPECT_NEAR(found->tokens, truth, 0.1 * truth);
+}
+
+TEST(TokenEstimate, PlacesWeighTheSameWhateverIsReadThere) {
+  const TemporaryFolder folder;
+  const std::string long_words = gzip(lines_alike(size_t{9} << 20, 19, 26));
+  const std::string short_words = gzip(lines_alike(size_t{4} << 20, 4, 26));
+  const std::string packed = zstd(lines_alike(size_t{32} << 20, 4, 2));
+  const std::string plain = lines_alike(packed.size(), 4, 26);
+  ASSERT_GT(std::min(long_words.size(), packed.size()), size_t{4} << 20);
+  ASSERT_LT(short_words.size(), size_t{4} << 20);
+  for (int i = 0; i < 2; ++i) folder.write(fmt::format("whole_and_beginnings/large{}.jsonl.gz", i), long_words);
+  for (int i = 0; i < 4; ++i) folder.write(fmt::format("whole_and_beginnings/small{}.jsonl.gz", i), short_words);
+  expect_within_a_tenth(folder.path() / "whole_and_beginnings");
+  folder.write("plain_and_packed/a.jsonl", plain);
+  folder.write("plain_and_packed/b.jsonl.zst", packed);
+  expect_within_a_tenth(folder.path() / "plain_and_packed");
+  folder.write("loose_and_tight/a.jsonl.gz", long_words);
+  folder.write("loose_and_tight/b.jsonl.zst", packed);
+  expect_within_a_tenth(folder.path() / "loose_and_tight");
+}
+
+// Half of the bytes are records of 200 KB, which begin at few of the places.
+TEST(TokenEstimate, RecordsLongerThanAPlaceWeighAsMuchAsTheyStore) {
+  const TemporaryFolder folder;
+  std::string lines = lines_alike(size_t{10} << 20, 4, 26);
+  for (int i = 0; i < 50; ++i) lines += fmt::format("{{\"text\": \"{}\"}}\n", std::string(200'000, 'a'));
+  const fs::path path = folder.write("a.jsonl", lines);
+  const auto found = estimate_tokens(files_of(path), {}, encode_words);
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(found->tokens, counted(path), found->error);
+}
+
 }  // namespace
 }  // namespace titanium::data::testing
