@@ -19,11 +19,18 @@ constexpr seconds kWhile{100};
 // What a failure takes that ends in a while, so that nothing of it is given back before.
 void lose_a_while() { lost_time_here()->add(Clock::now(), Clock::now() + 2 * kWhile); }
 
-// Whether a read that began now would have less time than it has by itself.
-bool has_less_time() {
-  const Clock::duration left =
-      with_retries({.limit = 10 * kWhile}, [](Clock::time_point until) { return until - Clock::now(); });
-  return left < 9 * kWhile;
+// Whether a read that begins then has less time than it has by itself.
+bool has_less_time() { return lost_time_here() != nullptr && lost_time_here()->at(Clock::now() + 2 * kWhile) > kWhile; }
+
+// Somebody has waited for a while already, and lost all of it.
+void have_lost_a_while() {
+  const Clock::time_point now = Clock::now();
+  lost_time_here()->wait_since(now - 2 * kWhile);
+  lost_time_here()->add(now - 2 * kWhile, now);
+}
+
+Clock::duration time_of_a_read() {
+  return with_retries({.limit = 10 * kWhile}, [](Clock::time_point until) { return until - Clock::now(); });
 }
 
 TEST(LostTime, CountsOnceWhatIsLostAtTheSameTimeAndIsGivenBackByTimeWithoutFailures) {
@@ -37,6 +44,7 @@ TEST(LostTime, CountsOnceWhatIsLostAtTheSameTimeAndIsGivenBackByTimeWithoutFailu
   lost.add(at(20), at(40));
   lost.add(at(35), at(38));
   EXPECT_EQ(lost.at(at(40)), seconds(30));
+  EXPECT_EQ(lost.at(at(33)), seconds(23));  // while a pause goes on that ends later
   EXPECT_EQ(lost.at(at(45)), seconds(25));
   lost.add(at(50), at(60));
   EXPECT_EQ(lost.at(at(60)), seconds(30));
@@ -58,7 +66,7 @@ TEST(OneWait, CountsTheTimeUntilAReadSucceeds) {
     std::this_thread::sleep_for(milliseconds(20));
     throw TransientError("busy");
   });
-  EXPECT_GE(lost_time_here()->at(before), milliseconds(60));
+  EXPECT_GE(lost_time_here()->at(Clock::now()) + (Clock::now() - before), milliseconds(60));
 }
 
 TEST(OneWait, ReadsThatFollowEachOtherShareTheTimeForFailures) {
@@ -73,6 +81,21 @@ TEST(OneWait, ReadsThatFollowEachOtherShareTheTimeForFailures) {
   }
   EXPECT_FALSE(has_less_time());
   EXPECT_EQ(lost_time_here(), nullptr);
+}
+
+TEST(OneWait, AReadHasWhatIsLeftOfTheTimeForFailures) {
+  const OneWait wait;
+  EXPECT_GT(time_of_a_read(), 9 * kWhile);
+  have_lost_a_while();
+  EXPECT_LT(time_of_a_read(), 9 * kWhile);
+  // What an attempt asks for in between, such as credentials, has its own time inside the attempt's.
+  with_retries({.limit = 100 * kWhile}, [] { EXPECT_GT(time_of_a_read(), 9 * kWhile); });
+}
+
+TEST(OneWait, APauseThatGoesOnIsNotLostYet) {
+  const OneWait wait;
+  lose_a_while();
+  EXPECT_GT(time_of_a_read(), 9 * kWhile);
 }
 
 TEST(OneWait, HoldsForWhatIsReadInTheBackground) {
@@ -103,7 +126,7 @@ TEST(OneWait, OfThreadsThatReadForAnotherLastsAsLongAsItsStep) {
 
 TEST(OneWait, TheSentenceOfTheLastReadTellsOfTheFailuresBeforeIt) {
   const OneWait wait;
-  lose_a_while();
+  have_lost_a_while();
   int attempts = 0;
   std::string sentence;
   try {

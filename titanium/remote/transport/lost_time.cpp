@@ -38,8 +38,9 @@ void LostTime::add(Clock::time_point from, Clock::time_point to) {
 Clock::duration LostTime::at(Clock::time_point moment) const {
   const std::lock_guard lock(mutex_);
   if (!somebody_waits_) return {};
-  const Clock::duration given_back = std::max(moment - counted_until_, Clock::duration::zero());
-  return std::max(lost_ - given_back, Clock::duration::zero());
+  // Of a pause that goes on, only what has passed is lost; after it, time without failures gives back.
+  const Clock::duration change = moment < counted_until_ ? counted_until_ - moment : moment - counted_until_;
+  return std::max(lost_ - change, Clock::duration::zero());
 }
 
 OneWait::OneWait() : outer_(here.lost), outer_began_(here.began) {

@@ -39,7 +39,7 @@ RetryTime::RetryTime(const RetryPolicy& policy)
     : lost_(lost_time_here()),
       start_(Clock::now()),
       end_of_outer_(end_of_attempt),
-      lost_before_(lost_ ? lost_->at(start_) : Clock::duration::zero()),
+      lost_before_(lost_ && !is_inside_attempt() ? lost_->at(start_) : Clock::duration::zero()),
       end_(std::min(start_ + policy.limit.value_or(patience().limit) - lost_before_, end_of_outer_)),
       last_start_(std::min(start_ + policy.deadline.value_or(patience().deadline) - lost_before_, end_)) {
   end_of_attempt = end_;

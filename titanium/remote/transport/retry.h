@@ -40,7 +40,7 @@ struct RetryPolicy {
 };
 
 // The time that one call of with_retries has: what failures have not taken yet from the OneWait of its thread. A call
-// inside an attempt of another one ends with that.
+// inside an attempt of another one ends with that, and has its own time till then.
 class RetryTime {
  public:
   explicit RetryTime(const RetryPolicy& policy);
@@ -55,6 +55,8 @@ class RetryTime {
   std::string text() const;  // what was tried so far: "7 s, with 50 s of failures just before"
 
  private:
+  bool is_inside_attempt() const { return end_of_outer_ != Clock::time_point::max(); }
+
   const std::shared_ptr<LostTime> lost_;
   const Clock::time_point start_, end_of_outer_;
   const Clock::duration lost_before_;
