@@ -57,7 +57,7 @@ class Checkpointer {
   std::function<void()> before_writing_;
   OnSaved on_saved_;
   std::filesystem::path root_;
-  comm::GroupPtr group_;  // of its own, because a thread of its own uses it
+  comm::GroupPtr group_;               // of its own, because a thread of its own uses it
   std::optional<int64_t> last_saved_;  // or being saved
   // What writes in the background begins the removal, so that it has to end first: the last member is destroyed first.
   std::future<void> removal_, background_;
