@@ -8,6 +8,7 @@
 #include "titanium/comm/text_collectives.h"
 #include "titanium/data/dataset_registry.h"
 #include "titanium/data/source_files.h"
+#include "titanium/remote/hub/hub.h"
 #include "titanium/remote/reading/byte_source.h"
 #include "titanium/remote/transport/url.h"
 #include "titanium/train/task/text_data.h"
@@ -72,6 +73,21 @@ data::ListedAddress parse(std::string_view text) {
   return listed;
 }
 
+// Offline, files of the hub are what a cache has, and that of this machine may have others than that of rank 0.
+data::ListedAddress checked_here(data::ListedAddress listed) {
+  if (!remote::hub_is_offline()) return listed;
+  for (const remote::RemoteFile& file : listed.files) {
+    if (!file.path.starts_with("hf://") || remote::exists(file.path)) continue;
+    return {.files = {},
+            .failure = std::make_exception_ptr(
+                Error(fmt::format("HF_HUB_OFFLINE is set, and the hub's cache of this machine does not have {}, which "
+                                  "that of rank 0 has. Fetch "
+                                  "it with `titanium download`, or let all machines have one cache (HF_HOME).",
+                                  file.path)))};
+  }
+  return listed;
+}
+
 }  // namespace
 
 void share_listings(comm::World& world, const JobConfig& config) {
@@ -81,8 +97,11 @@ void share_listings(comm::World& world, const JobConfig& config) {
   std::iota(all.begin(), all.end(), 0);
   const comm::GroupPtr group = world.host_group("data", all);
   const remote::OneWait wait;  // the other ranks wait for all of them
-  for (const std::string& address : addresses)
-    data::know_listing(address, parse(comm::broadcast_text(*group, world.rank() == 0 ? list(address) : "")));
+  for (const std::string& address : addresses) {
+    const std::string listed = comm::broadcast_text(*group, world.rank() == 0 ? list(address) : "");
+    data::know_listing(address, checked_here(parse(listed)));
+  }
+  group->barrier();  // nobody closes it while another rank still connects
 }
 
 }  // namespace titanium::train

@@ -57,7 +57,7 @@ std::optional<fs::path> cached_file(const HubRepo& repo, const std::string& file
 
 HubListing list_cached_files(const HubAccess& access, const HubRepo& repo, const std::string& folder) {
   const std::optional<fs::path> snapshot = cached_snapshot(repo);
-  if (!snapshot) refuse_offline(access, repo, "anything");
+  TI_CHECK(snapshot, "{}", offline_refusal(access, repo, "anything"));
   HubListing listing{.commit = snapshot->filename().string(), .files = {}};
   const std::string below = folder.empty() ? "" : folder + "/";
   std::error_code error, ignored;
@@ -79,12 +79,12 @@ HubListing list_cached_files(const HubAccess& access, const HubRepo& repo, const
   return listing;
 }
 
-void refuse_offline(const HubAccess& access, const HubRepo& repo, const std::string& what) {
-  throw Error(
-      fmt::format("HF_HUB_OFFLINE is set, so {} is not asked, and the cache {} does not have {} of the {} {} at the "
-                  "revision {}. Unset it, or name files of this machine.",
-                  access.endpoint, hub_cache_folder().string(), printable(what), repo.kind, printable(repo.id),
-                  printable(repo.revision)));
+std::string offline_refusal(const HubAccess& access, const HubRepo& repo, const std::string& what) {
+  return fmt::format(
+      "HF_HUB_OFFLINE is set, so {} is not asked, and the cache {} does not have {} of the {} {} at the revision {}. "
+      "Unset it, or name files of this machine.",
+      access.endpoint, hub_cache_folder().string(), printable(what), repo.kind, printable(repo.id),
+      printable(repo.revision));
 }
 
 }  // namespace titanium::remote

@@ -23,7 +23,7 @@ std::optional<std::filesystem::path> cached_file(const HubRepo& repo, const std:
 // What the snapshot has, all of it or below `folder`; of the hash what is known. Throws Error where there is none.
 HubListing list_cached_files(const HubAccess& access, const HubRepo& repo, const std::string& folder = "");
 
-// Throws Error: HF_HUB_OFFLINE is set, and the cache lacks `what` of a repository.
-[[noreturn]] void refuse_offline(const HubAccess& access, const HubRepo& repo, const std::string& what);
+// The sentence for it: HF_HUB_OFFLINE is set, and the cache lacks `what` of a repository.
+std::string offline_refusal(const HubAccess& access, const HubRepo& repo, const std::string& what);
 
 }  // namespace titanium::remote

@@ -18,6 +18,8 @@
 namespace titanium::remote {
 namespace {
 
+constexpr int64_t kLargestWithoutRanges = int64_t{1} << 30;
+
 class FileBytes : public ByteSource {
  public:
   explicit FileBytes(std::string path) : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
@@ -118,8 +120,13 @@ class RemoteBytes : public ByteSource {
     HttpRequest request = object_->request("GET", fmt::format("bytes={}-{}", offset, last));
     request.until = until;
     RangeSink sink(offset, out);
-    const HttpResponse response =
-        http_through_redirects(request, [&](int status, std::string_view piece) { sink.take(status, piece); });
+    const HttpResponse response = http_through_redirects(request, [&](int status, std::string_view piece) {
+      TI_CHECK(status != 200 || size_ <= kLargestWithoutRanges || std::ssize(out) == size_,
+               "{} is at a server that knows no ranges: each part of it would take all {} bytes. Copy it to a disk, or "
+               "to a store that knows them.",
+               path_, size_);
+      sink.take(status, piece);
+    });
     if (response.status != 200 && response.status != 206) object_->explain(response);
     const std::string etag = response.header("etag");
     TI_CHECK(etag_.empty() || etag.empty() || etag == etag_,
@@ -152,8 +159,10 @@ RemoteBytes open_plain(const std::string& path, const RetryPolicy& policy) {
 std::unique_ptr<ByteSource> open_hub(const std::string& path, const RetryPolicy& policy) {
   const HubAddress address = parse_hub_address(path);
   if (const auto cached = cached_file(address.repo, address.path)) return std::make_unique<FileBytes>(cached->string());
-  if (hub_is_offline()) refuse_offline(hub_access_of_environment(), address.repo, address.path);
-  return std::make_unique<RemoteBytes>(path, hub_object(path), policy);
+  if (!hub_is_offline()) return std::make_unique<RemoteBytes>(path, hub_object(path), policy);
+  const std::string refusal = offline_refusal(hub_access_of_environment(), address.repo, address.path);
+  if (cached_snapshot(address.repo)) throw NotFound(refusal);
+  throw Error(refusal);
 }
 
 [[noreturn]] void refuse_scheme(const std::string& path, const std::string& scheme) {

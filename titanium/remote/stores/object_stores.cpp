@@ -331,7 +331,8 @@ std::vector<RemoteFile> list_hub(const std::string& url, const RetryPolicy& poli
     files.push_back({fmt::format("hf://{}{}@{}/{}", kind, address.repo.id, listing.commit, file.path), *name, file.size,
                      file.etag});
   }
-  if (files.empty() && hub_is_offline()) refuse_offline(hub_access_of_environment(), address.repo, address.path);
+  TI_CHECK(!files.empty() || !hub_is_offline(), "{}",
+           offline_refusal(hub_access_of_environment(), address.repo, address.path));
   return files;
 }
 
