@@ -13,7 +13,7 @@ import skipped
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = os.path.abspath(os.environ["TITANIUM"])
 DROPPED = re.compile(r"(RANK|WORLD_SIZE|LOCAL_.*|GROUP_RANK|MASTER_.*|TORCHELASTIC_.*|SLURM_.*|PET_.*|LOG_RANK|.*_SOCKET_IFNAME)$")
-PROBE = ["unshare", "--net", "ip", "link", "add", "one", "type", "veth", "peer", "name", "two"]
+PROBE = ["unshare", "--net", "--mount", "ip", "link", "add", "one", "type", "veth", "peer", "name", "two"]
 ADDRESSES = ["10.213.7.1", "10.213.7.2"]
 
 

@@ -125,7 +125,7 @@ class Convergence(unittest.TestCase):
         source = package / "usr/src"
         source.mkdir()
         (self.folder / "inner.c").write_text(prose("inner part"))
-        subprocess.run(["tar", "-cJf", source / "manual.tar.xz", "-C", self.folder, "inner.c"], check=True)
+        subprocess.run(["tar", "-czf", source / "manual.tar.gz", "-C", self.folder, "inner.c"], check=True)
         subprocess.run(["dpkg-deb", "--root-owner-group", "--build", package, self.folder / "manual.deb"], check=True, capture_output=True)
         texts = self.gather({"c.txt": prose("loose part")}, sources=[self.folder / "manual.deb", self.folder / "source"])
         self.assertEqual(sorted(text.split()[1] for text in texts), ["inner", "loose", "packed"])
