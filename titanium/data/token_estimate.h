@@ -15,11 +15,11 @@ namespace titanium::data {
 // lie as far apart in these as they can. A place weighs the same whatever is read there, and a file that is read whole
 // as much as the places that fall into it. What the places differ from each other tells how wrong that can be: `error`
 // is twice the standard error of the quotient, which about 19 of 20 data sets keep to. It knows nothing of what lies
-// between the places, such as one file unlike all others, nor of what comes behind the beginnings of files.
+// between the places, such as one file unlike all others, nor of what comes after the beginnings of files.
 struct TokenEstimate {
   double tokens = 0;
   double error = 0;              // either way; 0: counted
-  bool from_beginnings = false;  // of compressed files, by which nothing is known of what comes behind them
+  bool from_beginnings = false;  // of compressed files, by which nothing is known of what comes after them
 };
 
 // Nothing where too few places can be read, or nothing at some. Bad records count as none. `encoder` may be empty where
