@@ -42,7 +42,6 @@ struct QuantizeGroupsArgs {
   int64_t dim;
   uint8_t* lines;  // [dim, length]
   int64_t length;
-  float* amax;         // [groups, dim], of which the caller has made zeros; the largest magnitudes
   float* reciprocals;  // [groups, dim]; 1 / scale; of groups without rows untouched
 };
 void quantize_groups(const QuantizeGroupsArgs& args, GpuStream stream);
@@ -55,7 +54,6 @@ struct QuantizeMatricesArgs {
   int64_t rows;
   int64_t dim;
   uint8_t* lines;
-  float* amax;         // as above
   float* reciprocals;  // [matrices, dim]
 };
 void quantize_matrices(const QuantizeMatricesArgs& args, GpuStream stream);

@@ -41,12 +41,11 @@ struct SwigluFloat8BackwardArgs {
   RowWeights weights;
   Float8RowsOutput dgate;
   Float8RowsOutput dup;
-  // [3, dim, length], [3, groups, dim] and [3, groups, dim], of dgate, dup and the product; as those of
-  // quantize_groups.
+  // Of dgate, dup and the product, as those of quantize_groups: [3, dim, length].
   uint8_t* lines;
   int64_t length;
-  float* amax;
-  float* reciprocals;
+  float* amax;         // [3, groups, dim], of which the caller has made zeros; the largest magnitudes
+  float* reciprocals;  // [3, groups, dim]
 };
 void swiglu_float8_backward(const SwigluFloat8BackwardArgs& args, GpuStream stream);
 

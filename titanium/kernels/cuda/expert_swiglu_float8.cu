@@ -69,7 +69,6 @@ struct Gradients {
   };
   static constexpr int kOutputs = 3;  // dgate, dup, product
   static constexpr int kBlocks = 2;
-  static constexpr bool kSlicesFirst = false;
   const bfloat16* gate;
   const bfloat16* up;
   const bfloat16* grad;

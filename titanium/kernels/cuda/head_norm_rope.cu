@@ -156,9 +156,9 @@ class RowsAhead {
         ring_.ask(slot(stage, kX, half), word<Cut>(static_cast<const T*>(heads_.x), x, half));
       }
     }
-    ring_.close_batch();
+    close_batch();
   }
-  __device__ void wait() const { ring_.template wait_for_all_but<kStages - 1>(); }
+  __device__ void wait() const { wait_for_all_but<kStages - 1>(); }
   __device__ void read(int stage, Stream stream, float (&out)[2][kVectorSize<T>]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) to_float(ring_.template read<T>(slot(stage, stream, half)), out[half]);

@@ -38,9 +38,9 @@ class RowsAhead {
           ring_.ask(slot(stage, kAround, i), static_cast<const T*>(args_.residual_grad) + at);
       }
     }
-    ring_.close_batch();
+    close_batch();
   }
-  __device__ void wait() { ring_.template wait_for_all_but<kStages - 1>(); }
+  __device__ void wait() { wait_for_all_but<kStages - 1>(); }
   __device__ auto read(int stage, Stream stream, int i) const { return ring_.template read<T>(slot(stage, stream, i)); }
 
  private:

@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "titanium/base/error.h"
 #include "titanium/ops/gpu_kernels.h"
@@ -85,7 +84,6 @@ const ExpertLines& ExpertOperand::lines(const Tensor& ends_E) const {
   const Tensor x = source().contiguous();
   const int64_t columns = x.size(1), experts = ends_E.size(0);
   const ExpertLines made = make_expert_lines(columns, count(), ends_E);
-  const Tensor amax_EC = at::zeros_like(made.reciprocals_EC);
   const bool gathers = state.tokens_TC.defined();
   launch(kernels::QuantizeGroupsArgs{
       .type = element_type(x),
@@ -99,7 +97,6 @@ const ExpertLines& ExpertOperand::lines(const Tensor& ends_E) const {
       .dim = columns,
       .lines = static_cast<uint8_t*>(made.data_CL.data_ptr()),
       .length = made.data_CL.size(1),
-      .amax = amax_EC.mutable_data_ptr<float>(),
       .reciprocals = made.reciprocals_EC.mutable_data_ptr<float>()});
   state.lines = made;
   return state.lines;

@@ -3,7 +3,6 @@
 #include <ATen/ops/_scaled_grouped_mm.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
@@ -83,15 +82,15 @@ Float8Tensor matrices_for_input_grad(const Parameter& weight) {
   if (float8.for_input_grad.data.defined()) return float8.for_input_grad;
   const Tensor x = weight.as_stored().contiguous();
   const int64_t experts = x.size(0), rows = x.size(1), dim = x.size(2);
-  const Tensor amax = at::zeros({experts, dim}, x.options().dtype(at::kFloat));
-  const Float8Tensor made{at::empty({experts, dim, rows}, x.options().dtype(kE4m3)), {}, at::empty_like(amax)};
+  const Float8Tensor made{at::empty({experts, dim, rows}, x.options().dtype(kE4m3)),
+                          {},
+                          at::empty({experts, dim}, x.options().dtype(at::kFloat))};
   launch(kernels::QuantizeMatricesArgs{.type = element_type(x),
                                        .x = x.const_data_ptr(),
                                        .matrices = experts,
                                        .rows = rows,
                                        .dim = dim,
                                        .lines = static_cast<uint8_t*>(made.data.data_ptr()),
-                                       .amax = amax.mutable_data_ptr<float>(),
                                        .reciprocals = made.reciprocal.mutable_data_ptr<float>()});
   if (float8.keeps_copies) float8.for_input_grad = made;
   return made;

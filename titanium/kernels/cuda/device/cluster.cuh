@@ -28,24 +28,6 @@ __device__ inline void tell(unsigned rank, uint64_t* to, uint64_t message) {
 // What was written last to a place of this block.
 __device__ inline uint64_t hear(const uint64_t* place) { return *static_cast<const volatile uint64_t*>(place); }
 
-// What lies at `place` in block `rank` of the cluster. All blocks have met since it was written, and meet before they
-// end.
-__device__ inline unsigned look(unsigned rank, const unsigned* place) {
-  unsigned found = 0;
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %1, %2;\n"
-      "ld.shared::cluster.u32 %0, [there];\n"
-      "}\n"
-      : "=r"(found)
-      : "r"(static_cast<unsigned>(__cvta_generic_to_shared(place))), "r"(rank)
-      : "memory");
-#endif
-  return found;
-}
-
 // All threads of all blocks: until all have come here.
 __device__ inline void meet_cluster() {
 #if __CUDA_ARCH__ >= 900

@@ -40,7 +40,7 @@ class RowWords {
       const T* row = static_cast<const T*>(args_.logits) + row_ * args_.row_stride;
       ring_.ask(slot_, row + int64_t{place(word_)} * N);
     }
-    ring_.close_batch();
+    close_batch();
     slot_ = slot_after(slot_, 1);
     if (++word_ == of_row_) {
       word_ = 0;
@@ -51,11 +51,11 @@ class RowWords {
 
   // Add the words of the row whose first word is in `slot`: before, and after, the previous row has released its words.
   __device__ void add_early(int slot, SumExp& part) const {
-    ring_.template wait_for_all_but<0>();
+    wait_for_all_but<0>();
     add_words(slot, 0, of_row_ < kEarlyWords ? of_row_ : kEarlyWords, part);
   }
   __device__ void add_late(int slot, SumExp& part) const {
-    ring_.template wait_for_all_but<kEarlyWords>();
+    wait_for_all_but<kEarlyWords>();
     add_words(slot, kEarlyWords, of_row_, part);
   }
 

@@ -1,11 +1,9 @@
-// Columns of groups of rows become lines of float8, tile by tile: largest magnitudes first, then the lines.
+// Columns of groups of rows become lines of float8, tile by tile, once their largest magnitudes are known.
 //
 // A Source is where rows come from, a struct that travels with the launch:
 //   Words     what has to be read for kWidth elements of a row, as it is in memory
 //   kOutputs  how many results it has
 //   kBlocks   of the kernel that makes lines, per multiprocessor
-//   kSlicesFirst  whether tiles of the same columns run one after the other, so that rows which several groups have are
-//             found in the cache
 //   load(row, column) and values(words, out), which gives floats of every result that have been rounded to the type in
 //   which they would have been stored; `row` is the number among all rows.
 #pragma once
@@ -34,22 +32,18 @@ struct Output {
   float* reciprocals;
 };
 
-// Rows of experts, or matrices that all have as many rows.
+// Rows of experts.
 struct Groups {
-  const int32_t* ends;  // null: matrices of `rows_of_group`
+  const int32_t* ends;
   const int32_t* line_ends;
   int64_t groups;
-  int64_t rows_of_group;
   int64_t dim;
   int64_t length;  // of a line
   int64_t tiles;   // of kSize rows, at most
 };
 inline Groups groups_of_experts(const int32_t* ends, const int32_t* line_ends, int64_t groups, int64_t rows,
                                 int64_t dim, int64_t length) {
-  return {ends, line_ends, groups, 0, dim, length, float8_line_length(rows, groups) / kSize};
-}
-inline Groups groups_of_matrices(int64_t matrices, int64_t rows, int64_t dim) {
-  return {nullptr, nullptr, matrices, rows, dim, rows, matrices * ceil_div(rows, kSize)};
+  return {ends, line_ends, groups, dim, length, float8_line_length(rows, groups) / kSize};
 }
 
 template <typename Source>
@@ -71,22 +65,10 @@ struct Spot {
 };
 
 // All lanes must call it.
-template <bool kSlicesFirst>
-__device__ Spot find_spot(const Groups& of) {
-  const int64_t slices = (of.dim + kSize - 1) / kSize;
-  const int64_t tile = kSlicesFirst ? blockIdx.x % of.tiles : blockIdx.x / slices;
+__device__ inline Spot find_spot(const Groups& of) {
+  const int64_t slices = (of.dim + kSize - 1) / kSize, tile = blockIdx.x / slices;
   Spot spot = {};
-  spot.column = (kSlicesFirst ? blockIdx.x / of.tiles : blockIdx.x % slices) * kSize;
-  if (of.ends == nullptr) {
-    const int64_t tiles = (of.rows_of_group + kSize - 1) / kSize;
-    spot.group = tile / tiles;
-    const int64_t first = (tile - spot.group * tiles) * kSize;
-    spot.row = spot.group * of.rows_of_group + first;
-    spot.filled = spot.count = min(static_cast<int64_t>(kSize), of.rows_of_group - first);
-    spot.is_first = first == 0;
-    spot.line = spot.group * of.dim * of.rows_of_group + first;
-    return spot;
-  }
+  spot.column = blockIdx.x % slices * kSize;
   spot.group = expert_of_row(of.line_ends, of.groups, tile * kSize);
   if (spot.group == of.groups) return spot;
   const int64_t first = tile * kSize - (spot.group > 0 ? of.line_ends[spot.group - 1] : 0);
@@ -96,44 +78,6 @@ __device__ Spot find_spot(const Groups& of) {
   spot.is_first = first == 0;
   spot.line = tile * kSize;
   return spot;
-}
-
-// Raises the largest magnitudes of the columns of a group. All threads must call it.
-template <typename T>
-__device__ void raise_column_maxima(float* amax, const Spot& spot, int64_t dim,
-                                    const ColumnMagnitudes<T, kWidth>& found) {
-  __shared__ unsigned bits_of_column[kSize];
-  if (threadIdx.x < kSize) bits_of_column[threadIdx.x] = 0;
-  __syncthreads();
-#pragma unroll
-  for (int j = 0; j < kWidth; ++j) {
-    const unsigned bits = max(found.bits(j), __shfl_xor_sync(kWholeWarp, found.bits(j), kAcross));
-    if (threadIdx.x % 32 < kAcross) atomicMax(&bits_of_column[threadIdx.x % kAcross * kWidth + j], bits);
-  }
-  __syncthreads();
-  const int64_t column = spot.column + threadIdx.x;
-  if (threadIdx.x >= kSize || column >= dim) return;
-  unsigned* to = reinterpret_cast<unsigned*>(amax) + spot.group * dim + column;
-  const unsigned bits = bits_of_column[threadIdx.x];
-  if (bits > *static_cast<volatile unsigned*>(to)) atomicMax(to, bits);
-}
-
-template <typename Source>
-__global__ void __launch_bounds__(kThreads, 4) maxima_kernel(LinesArgs<Source> args) {
-  constexpr int kRows = kSize / kDown;
-  const Spot spot = find_spot<Source::kSlicesFirst>(args.groups);
-  if (spot.count <= 0) return;
-  const int64_t column = spot.column + threadIdx.x % kAcross * kWidth;
-  typename Source::Words words[kRows] = {};
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    const int64_t row = threadIdx.x / kAcross + i * kDown;
-    if (row < spot.count && column < args.groups.dim) words[i] = args.source.load(spot.row + row, column);
-  }
-  ColumnMagnitudes<typename Source::Element, kWidth> found;
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) found.add(words[i]);
-  raise_column_maxima(args.outputs[0].amax, spot, args.groups.dim, found);
 }
 
 // The scales of the columns of a spot, of which the first one of a group writes the reciprocals.
@@ -176,7 +120,7 @@ struct Room {
 template <typename Source>
 __global__ void __launch_bounds__(kThreads, Source::kBlocks) lines_kernel(LinesArgs<Source> args) {
   Room<Source>& room = *dynamic_shared<Room<Source>>();
-  const Spot spot = find_spot<Source::kSlicesFirst>(args.groups);
+  const Spot spot = find_spot(args.groups);
   if (spot.count <= 0) return;
   const int64_t dim = args.groups.dim;
   for (int k = 0; k < Source::kOutputs; ++k) find_scales(args.outputs[k], spot, dim, room.scales[k]);
@@ -210,10 +154,6 @@ __global__ void __launch_bounds__(kThreads, Source::kBlocks) lines_kernel(LinesA
     write_lines(room.transposed[k], args.outputs[k].lines, spot, dim, args.groups.length);
 }
 
-template <typename Source>
-void launch_maxima(const LinesArgs<Source>& args, GpuStream stream) {
-  launch(maxima_kernel<Source>, args.groups.tiles * ceil_div(args.groups.dim, kSize), kThreads, 0, stream, args);
-}
 template <typename Source>
 void launch_lines(const LinesArgs<Source>& args, GpuStream stream) {
   launch(lines_kernel<Source>, args.groups.tiles * ceil_div(args.groups.dim, kSize), kThreads, sizeof(Room<Source>),
