@@ -1,9 +1,11 @@
 // A layer of experts, forward and backward, on one device: all of it at once, and as N ranks of expert parallelism that
-// share the device and hand rows to each other by copies. What is left between the two beside these copies is the cost
-// of the permutations and of groups that are N times smaller. On a GPU the time in which it works is told beside that
-// of the clock: N ranks that share one wait for each other's counts while it does nothing, which N GPUs would not.
+// share the device and hand rows to each other by copies, which stand for the network. What is left between the two
+// beside these copies is the cost of the permutations and of groups that are N times smaller. On a GPU the time in
+// which it works is told beside that of the clock, with and without the copies: N ranks that share one wait for each
+// other's counts while it does nothing, which N GPUs would not.
 //
-//   bench_expert_ranks [ranks, 8 by default]      without a GPU: small sizes on the CPU
+//   bench_expert_ranks [ranks, 8 by default [kernels]]      without a GPU: small sizes on the CPU
+//   kernels: how many of those that differ most between the two are listed
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
@@ -13,9 +15,11 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
+#include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -133,9 +137,22 @@ class Layer {
 
 constexpr int kWarm = 5, kCalls = 40;
 
-// Milliseconds of a call: of the clock, and those in which the device runs kernels and copies.
+using ByKernel = std::map<std::string, double>;
+
+// Milliseconds of a call: of the clock, and those in which the device runs kernels.
 struct Times {
-  double clock = 0, busy = 0;
+  double clock = 0;
+  ByKernel busy = {};
+
+  double all_kernels() const {
+    return std::accumulate(busy.begin(), busy.end(), 0.0, [](double sum, const auto& of) { return sum + of.second; });
+  }
+  // at::cat, which nothing else in the layer calls.
+  double handing_over() const {
+    return std::accumulate(busy.begin(), busy.end(), 0.0, [](double sum, const auto& of) {
+      return of.first.find("CatArray") != std::string::npos ? sum + of.second : sum;
+    });
+  }
 };
 
 double seconds_of(const Model& model, int ranks, Device device) {
@@ -167,7 +184,7 @@ double seconds_of(const Model& model, int ranks, Device device) {
 }
 
 // All ranks queue on one stream, so that no two kernels run at a time.
-double busy_seconds_of(const Model& model, int ranks, Device device) {
+ByKernel busy_milliseconds_of(const Model& model, int ranks, Device device) {
   namespace profiler = torch::autograd::profiler;
   const profiler::ProfilerConfig kineto(profiler::ProfilerState::KINETO);
   const std::set<profiler::ActivityType> kinds = {profiler::ActivityType::CUDA};
@@ -175,28 +192,47 @@ double busy_seconds_of(const Model& model, int ranks, Device device) {
   profiler::enableProfiler(kineto, kinds);
   seconds_of(model, ranks, device);
   const auto trace = profiler::disableProfiler();
-  double busy = 0;
+  ByKernel busy;
   for (const auto& event : trace->events()) {
-    if (event.deviceType() == c10::DeviceType::CUDA) busy += static_cast<double>(event.durationNs()) * 1e-9;
+    if (event.deviceType() != c10::DeviceType::CUDA) continue;
+    busy[event.name()] += static_cast<double>(event.durationNs()) * 1e-6 / (kWarm + kCalls);
   }
-  return busy / (kWarm + kCalls);
+  return busy;
 }
 
 Times times_of(const Model& model, int ranks, Device device) {
   Times times{.clock = 1e3 * seconds_of(model, ranks, device)};
-  if (device.is_cuda()) times.busy = 1e3 * busy_seconds_of(model, ranks, device);
+  if (device.is_cuda()) times.busy = busy_milliseconds_of(model, ranks, device);
   return times;
 }
 
-void compare(const Model& model, int ranks, Device device) {
+void print_kernels(const Times& whole, const Times& shared, int most) {
+  std::vector<std::pair<double, std::string>> more;
+  ByKernel all = shared.busy;
+  all.insert(whole.busy.begin(), whole.busy.end());
+  const auto of = [](const Times& times, const std::string& name) {
+    const auto found = times.busy.find(name);
+    return found == times.busy.end() ? 0.0 : found->second;
+  };
+  for (const auto& [name, ms] : all) more.emplace_back(of(shared, name) - of(whole, name), name);
+  std::ranges::sort(more, std::ranges::greater());
+  for (size_t i = 0; i < more.size() && i < static_cast<size_t>(most); ++i) {
+    const std::string& name = more[i].second;
+    std::printf("  %8.3f and %8.3f ms  %s\n", of(whole, name), of(shared, name), name.substr(0, 150).c_str());
+  }
+}
+
+void compare(const Model& model, int ranks, Device device, int kernels) {
   const Times whole = times_of(model, 1, device), shared = times_of(model, ranks, device);
   std::printf("%-16s one rank %8.3f ms, %d ranks %8.3f ms: %.1f %% of its speed", model.name, whole.clock, ranks,
               shared.clock, 100 * whole.clock / shared.clock);
   if (device.is_cuda()) {
-    std::printf("; the GPU works for %.3f and %.3f ms: %.1f %%", whole.busy, shared.busy,
-                100 * whole.busy / shared.busy);
+    const double alone = whole.all_kernels(), together = shared.all_kernels(), handed = shared.handing_over();
+    std::printf("; the GPU works for %.3f and %.3f ms: %.1f %%; %.3f ms of it hand rows over, without them %.1f %%",
+                alone, together, 100 * alone / together, handed, 100 * alone / (together - handed));
   }
   std::printf("\n");
+  print_kernels(whole, shared, kernels);
 }
 
 }  // namespace
@@ -205,11 +241,12 @@ void compare(const Model& model, int ranks, Device device) {
 int main(int argc, char** argv) {
   using namespace titanium;
   const int ranks = argc > 1 ? std::atoi(argv[1]) : 8;
+  const int kernels = argc > 2 ? std::atoi(argv[2]) : 0;
   const bool cuda = gpu_device_count() > 0;
   if (!cuda) {
-    ops::compare(ops::kSmall, ranks, at::kCPU);
+    ops::compare(ops::kSmall, ranks, at::kCPU, 0);
     return 0;
   }
-  for (const auto& model : ops::kModels) ops::compare(model, ranks, Device(at::kCUDA, 0));
+  for (const auto& model : ops::kModels) ops::compare(model, ranks, Device(at::kCUDA, 0), kernels);
   return 0;
 }
