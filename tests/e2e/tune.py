@@ -24,7 +24,7 @@ class Tune(unittest.TestCase):
                 self.assertEqual(os.listdir(cache), [])
                 return
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertRegex(done.stdout, r"together [-\d.]+% less time\n\d+ choices are in ")
+            self.assertRegex(done.stdout, r"together [-\d.]+% less time than .*\n\d+ choices are in ")
             run = titanium("train", "--training.seq_len", "256", "--training.steps", "2", cache=cache)
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertIn("tuned matrix products of " + cache, run.stdout)
@@ -34,6 +34,19 @@ class Tune(unittest.TestCase):
             done = titanium("tune", "--steps", "0", cache=cache)
             self.assertEqual(done.returncode, 2)
             self.assertIn("--steps", done.stderr)
+            done = titanium("tune", "--by", "cycles", cache=cache)
+            self.assertEqual(done.returncode, 2)
+            self.assertRegex(done.stderr, r"^titanium: tune: --by: cycles not in \{sustained,step\}")
+
+    def test_either_stage_may_have_the_last_word(self):
+        with tempfile.TemporaryDirectory() as cache:
+            for stage in "sustained", "step":
+                done = titanium("tune", "--by", stage, "--steps", "2", "--training.seq_len", "256", cache=cache)
+                if done.returncode == 2:
+                    self.assertIn("there is none here", done.stderr)
+                    continue
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stdout, r"\d+ choices are in ")
 
 
 if __name__ == "__main__":

@@ -15,35 +15,10 @@
 namespace titanium::ops {
 namespace {
 
-constexpr double kNear = 1.1;          // times the fastest median
-constexpr int64_t kFewestSamples = 3;  // for a median that can leave a candidate out
-constexpr double kShortestUs = 20;     // below, loops would measure the host; and such products burn little
-constexpr double kSettlingUs = 60e3;   // the clock finds what the power allows
+constexpr double kShortestUs = 20;    // below, loops would measure the host; and such products burn little
+constexpr double kSettlingUs = 60e3;  // the clock finds what the power allows
 constexpr double kMeasuredUs = 150e3;
 constexpr int kRounds = 2;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-size_t fastest(const std::vector<StepTime>& times) {
-  // A candidate that had no turn is not known.
-  const auto us = [](const StepTime& time) { return time.samples == 0 ? INFINITY : time.median_us; };
-  return static_cast<size_t>(std::ranges::min_element(times, {}, us) - times.begin());
-}
-
-// Those that the steps do not show to be slower than the fastest, which is the first of them.
-std::vector<size_t> near_fastest(const std::vector<StepTime>& times) {
-  const size_t best = fastest(times);
-  std::vector<size_t> near = {best};
-  for (size_t i = 0; i < times.size(); ++i) {
-    const bool is_near = times[i].samples < kFewestSamples || times[i].median_us <= kNear * times[best].median_us;
-    if (i != best && is_near) near.push_back(i);
-  }
-  return near;
-}
 
 // Normal numbers, which cost the power of real ones.
 Tensor make_matrix(const MatrixStorage& storage, int64_t rows, int64_t columns, int64_t alignment) {
@@ -173,14 +148,12 @@ std::vector<StepTime> StepTrials::times(size_t candidates) const {
     us[samples_[i].candidate].push_back(samples_[i].end.us_since(samples_[i].begin));
   }
   std::vector<StepTime> times;
-  for (const auto& of_candidate : us) {
-    times.push_back({static_cast<int64_t>(of_candidate.size()), of_candidate.empty() ? 0 : median(of_candidate)});
-  }
+  for (auto& of_candidate : us) times.push_back(step_time(std::move(of_candidate)));
   return times;
 }
 
 GemmTrial choose_by_steps(GemmPlan& plan, int64_t calls, const std::vector<StepTime>& times) {
-  const size_t best = fastest(times);
+  const size_t best = fastest_candidate(times);
   plan.choose(best);
   return {.product = plan.name(),
           .candidates = static_cast<int64_t>(times.size()),
@@ -191,7 +164,7 @@ GemmTrial choose_by_steps(GemmPlan& plan, int64_t calls, const std::vector<StepT
 
 std::optional<SustainedTimes> choose_by_loops(GemmPlan& plan, const GemmProduct& product,
                                               const std::vector<StepTime>& times) {
-  const std::vector<size_t> candidates = near_fastest(times);
+  const std::vector<size_t> candidates = near_candidates(times);
   if (candidates.size() == 1) return std::nullopt;
   const Loops loops(plan, product);
   std::vector<double> about_us;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "titanium/ops/cuda/gemm_plan.h"
+#include "titanium/ops/linear/gemm_candidates.h"
 
 namespace titanium::ops {
 
@@ -26,12 +27,6 @@ class Event {
 
  private:
   cudaEvent_t event_ = nullptr;
-};
-
-// What the calls of a candidate took in the training steps.
-struct StepTime {
-  int64_t samples = 0;
-  double median_us = 0;
 };
 
 // The calls of one product in training steps.
