@@ -197,8 +197,8 @@ def tune(setting, folder):
     steps = 12 if setting.accumulation == 1 else 2
     done = program("tune", "--steps", str(steps), *setting.arguments(), folder=folder)
     text = (folder / "log").read_text() if done.wait() == 0 else "failed"
-    found = re.search(r"together ([-\d.]+)% less time", text)
-    print(f"tuned {setting.name}: {found[0] if found else text[-300:]}", flush=True)
+    found = re.findall(r"^in .* less time .*$", text, re.MULTILINE)
+    print(f"tuned {setting.name}: {'; '.join(found) or text[-300:]}", flush=True)
 
 
 def planned_gib(setting):

@@ -140,10 +140,9 @@ TEST_F(GpuMultiply, ChoosesInLoopsForProductsOfAnyKind) {
   const auto in_loops = [](const GemmTrial& trial) { return trial.sustained.has_value(); };
   EXPECT_TRUE(std::ranges::any_of(found.trials, in_loops));
   for (const GemmTrial& trial : found.trials | std::views::filter(in_loops)) {
-    EXPECT_GE(trial.sustained->candidates, 2);
     EXPECT_GT(trial.sustained->best_us, 0);
     EXPECT_LE(trial.sustained->best_us, trial.sustained->fastest_in_steps_us);
-    EXPECT_LE(trial.sustained->best_us, trial.sustained->first_us.value_or(INFINITY));
+    EXPECT_LE(trial.sustained->best_us, trial.sustained->first_us);
   }
   products.match_float64();
   const std::vector<Tensor> chosen = products.results();

@@ -19,13 +19,11 @@ TEST(GemmCandidates, TheFastestIsAmongThoseThatHadATurn) {
   EXPECT_EQ(fastest_candidate({{0, 0}, {1, 80}}), 1);
 }
 
-TEST(GemmCandidates, WithinATenthOfTheFastestAreNearAndTheFastestComesFirst) {
-  EXPECT_EQ(near_candidates({{9, 109}, {9, 100}, {9, 111}, {9, 104}}), (Candidates{1, 0, 3}));
-  EXPECT_EQ(near_candidates({{9, 100}, {9, 111}}), (Candidates{0}));
-}
-
-TEST(GemmCandidates, TooFewSamplesLeaveNoCandidateOut) {
-  EXPECT_EQ(near_candidates({{3, 100}, {2, 500}, {3, 500}, {0, 0}}), (Candidates{0, 1, 3}));
+TEST(GemmCandidates, TheFirstTheFastestOfTheStepsAndTheBestFourOfShortLoopsAreFinalists) {
+  EXPECT_EQ(finalists({90, 50, 60, 80, 40, 30, 70}, 3), (Candidates{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(finalists({30, 50, 60, 80, 40, 30, 70}, 5), (Candidates{0, 1, 4, 5}));
+  EXPECT_EQ(finalists({50, 40}, 0), (Candidates{0, 1}));
+  EXPECT_EQ(finalists({50}, 0), (Candidates{0}));
 }
 
 }  // namespace

@@ -15,10 +15,14 @@
 namespace titanium::ops {
 namespace {
 
-constexpr double kShortestUs = 20;    // below, loops would measure the host; and such products burn little
-constexpr double kSettlingUs = 60e3;  // the clock finds what the power allows
-constexpr double kMeasuredUs = 150e3;
+constexpr double kShortestUs = 20;  // below, loops would measure the host; and such products burn little
 constexpr int kRounds = 2;
+
+// The clock settles first: it finds what the power allows.
+struct LoopLength {
+  double settling_us, measured_us;
+};
+constexpr LoopLength kShort = {40e3, 50e3}, kLong = {60e3, 150e3};
 
 // Normal numbers, which cost the power of real ones.
 Tensor make_matrix(const MatrixStorage& storage, int64_t rows, int64_t columns, int64_t alignment) {
@@ -67,15 +71,16 @@ class Loops {
  public:
   Loops(const GemmPlan& plan, const GemmProduct& product) : plan_(plan), args_(make_args(product)) {}
 
-  // About, at the clock of the moment.
-  double short_time_us(size_t candidate) const {
+  // At the clock of the moment.
+  double probe_us(size_t candidate) const {
     run(candidate, 1);  // loads the kernel
     return time_us(candidate, 5);
   }
 
-  double sustained_time_us(size_t candidate, double about_us) const {
-    run(candidate, calls_within(kSettlingUs, about_us));
-    return time_us(candidate, calls_within(kMeasuredUs, about_us));
+  // `about_us`: what a call takes, for the number of calls.
+  double sustained_us(size_t candidate, double about_us, const LoopLength& length) const {
+    run(candidate, calls_within(length.settling_us, about_us));
+    return time_us(candidate, calls_within(length.measured_us, about_us));
   }
 
  private:
@@ -100,16 +105,27 @@ class Loops {
   GemmArgs args_;
 };
 
+// Of all candidates in short loops; nothing if the product is too short for loops.
+std::vector<double> short_loops(const Loops& loops, size_t candidates) {
+  std::vector<double> us;
+  for (size_t candidate = 0; candidate < candidates; ++candidate) {
+    const double about_us = loops.probe_us(candidate);
+    if (about_us < kShortestUs) return {};
+    us.push_back(loops.sustained_us(candidate, about_us, kShort));
+  }
+  return us;
+}
+
 // Mean times, in the order of `candidates`. The rounds go there and back, so that what changes steadily, such as the
 // GPU's temperature, is shared alike.
-std::vector<double> sustained_times(const Loops& loops, const std::vector<size_t>& candidates,
-                                    const std::vector<double>& about_us) {
+std::vector<double> long_loops(const Loops& loops, const std::vector<size_t>& candidates,
+                               const std::vector<double>& short_us) {
   const size_t count = candidates.size();
   std::vector<double> means(count);
   for (int round = 0; round < kRounds; ++round) {
     for (size_t turn = 0; turn < count; ++turn) {
       const size_t i = round % 2 == 0 ? turn : count - 1 - turn;
-      means[i] += loops.sustained_time_us(candidates[i], about_us[i]) / kRounds;
+      means[i] += loops.sustained_us(candidates[i], short_us[candidates[i]], kLong) / kRounds;
     }
   }
   return means;
@@ -164,20 +180,18 @@ GemmTrial choose_by_steps(GemmPlan& plan, int64_t calls, const std::vector<StepT
 
 std::optional<SustainedTimes> choose_by_loops(GemmPlan& plan, const GemmProduct& product,
                                               const std::vector<StepTime>& times) {
-  const std::vector<size_t> candidates = near_candidates(times);
-  if (candidates.size() == 1) return std::nullopt;
+  if (times.size() == 1) return std::nullopt;
   const Loops loops(plan, product);
-  std::vector<double> about_us;
-  for (const size_t candidate : candidates) about_us.push_back(loops.short_time_us(candidate));
-  if (std::ranges::min(about_us) < kShortestUs) return std::nullopt;
-  const std::vector<double> us = sustained_times(loops, candidates, about_us);
+  const std::vector<double> short_us = short_loops(loops, times.size());
+  if (short_us.empty()) return std::nullopt;
+  const size_t fastest_in_steps = fastest_candidate(times);
+  const std::vector<size_t> candidates = finalists(short_us, fastest_in_steps);
+  const std::vector<double> us = long_loops(loops, candidates, short_us);
   const auto best = static_cast<size_t>(std::ranges::min_element(us) - us.begin());
   plan.choose(candidates[best]);
-  SustainedTimes sustained{
-      .candidates = static_cast<int64_t>(candidates.size()), .fastest_in_steps_us = us[0], .best_us = us[best]};
-  const auto first = std::ranges::find(candidates, size_t{0});
-  if (first != candidates.end()) sustained.first_us = us[static_cast<size_t>(first - candidates.begin())];
-  return sustained;
+  const auto of_fastest = std::ranges::find(candidates, fastest_in_steps) - candidates.begin();
+  return SustainedTimes{
+      .first_us = us[0], .fastest_in_steps_us = us[static_cast<size_t>(of_fastest)], .best_us = us[best]};
 }
 
 }  // namespace titanium::ops

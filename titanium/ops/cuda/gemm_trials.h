@@ -49,8 +49,8 @@ class StepTrials {
 // Chooses the fastest in the steps.
 GemmTrial choose_by_steps(GemmPlan& plan, int64_t calls, const std::vector<StepTime>& times);
 
-// Chooses the one of the smallest time in loops among those that are near the fastest in the steps. Does nothing where
-// that is one alone or the product is too short for loops.
+// Chooses the one of the smallest time in loops. Does nothing where there is one alone or the product is too short for
+// loops.
 std::optional<SustainedTimes> choose_by_loops(GemmPlan& plan, const GemmProduct& product,
                                               const std::vector<StepTime>& times);
 

@@ -38,8 +38,8 @@ void gemm(const GemmArgs& args);
 // long as its energy divided by the limit. An algorithm that saves 2 % of the cycles and burns more makes all others
 // slower by more than it gains, which its own time in the step does not show.
 //
-// So the candidates that are near the fastest are then run alone, each in a loop that is long enough for the clock to
-// settle. At the limit the time of a call is then its energy; below the limit, where energy costs nothing, it is the
+// So all candidates are then run alone, each in a short loop and the best of them in long ones, in which the clock has
+// settled. At the limit the time of a call is then its energy; below the limit, where energy costs nothing, it is the
 // plain time. The smallest is chosen. Products that are too short for the host to keep the GPU busy with stay with the
 // choice of the steps.
 //
@@ -52,8 +52,7 @@ void use_gemm_choices(const GemmChoices& choices);
 void start_gemm_trials();
 // Times of a call in loops, microseconds.
 struct SustainedTimes {
-  int64_t candidates = 0;          // that were near the fastest in the steps
-  std::optional<double> first_us;  // of the algorithm that the library names first, if it was among them
+  double first_us = 0;  // of the algorithm that the library names first
   double fastest_in_steps_us = 0;
   double best_us = 0;  // of the chosen one
 };

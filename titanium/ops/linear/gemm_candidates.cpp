@@ -2,14 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace titanium::ops {
-namespace {
-
-constexpr double kNear = 1.1;
-constexpr int64_t kFewestSamples = 3;  // the first call of an algorithm also loads it
-
-}  // namespace
 
 StepTime step_time(std::vector<double> samples_us) {
   if (samples_us.empty()) return {};
@@ -25,14 +20,18 @@ size_t fastest_candidate(const std::vector<StepTime>& times) {
   return static_cast<size_t>(std::ranges::min_element(times, {}, us) - times.begin());
 }
 
-std::vector<size_t> near_candidates(const std::vector<StepTime>& times) {
-  const size_t fastest = fastest_candidate(times);
-  std::vector<size_t> near = {fastest};
-  for (size_t i = 0; i < times.size(); ++i) {
-    const bool is_near = times[i].samples < kFewestSamples || times[i].median_us <= kNear * times[fastest].median_us;
-    if (i != fastest && is_near) near.push_back(i);
-  }
-  return near;
+std::vector<size_t> finalists(const std::vector<double>& short_loops_us, size_t fastest_in_steps) {
+  constexpr size_t kBest = 4;
+  std::vector<size_t> order(short_loops_us.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return short_loops_us[i]; });
+  order.resize(std::min(order.size(), kBest));
+  order.push_back(0);
+  order.push_back(fastest_in_steps);
+  std::ranges::sort(order);
+  const auto doubled = std::ranges::unique(order);
+  order.erase(doubled.begin(), doubled.end());
+  return order;
 }
 
 }  // namespace titanium::ops

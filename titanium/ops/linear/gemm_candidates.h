@@ -16,9 +16,8 @@ StepTime step_time(std::vector<double> samples_us);
 
 // The candidate with the smallest median. One that had no turn is not known; at least one had.
 size_t fastest_candidate(const std::vector<StepTime>& times);
-// The fastest, and behind it all that the steps do not show to be slower by more than a tenth: the clock of the step
-// falls with the energy of all its products, so an algorithm's own time says only that much. A candidate with too few
-// samples for a median stays.
-std::vector<size_t> near_candidates(const std::vector<StepTime>& times);
+// Those that are worth long loops, in order: the library's first, the fastest of the steps, and the four that took the
+// least in short loops.
+std::vector<size_t> finalists(const std::vector<double>& short_loops_us, size_t fastest_in_steps);
 
 }  // namespace titanium::ops
