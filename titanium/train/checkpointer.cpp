@@ -84,16 +84,24 @@ std::map<std::string, std::string> facts_of(const TrainState& run, int64_t step)
 
 }  // namespace
 
-Checkpointer::Checkpointer(TrainState& run, std::function<void()> before_writing, OnSaved on_saved)
+Checkpointer::Checkpointer(TrainState& run, std::function<void()> before_writing, OnSaved on_saved,
+                           std::launch background)
     : run_(run),
       before_writing_(std::move(before_writing)),
       on_saved_(std::move(on_saved)),
-      root_(checkpoint_root(run.config)) {
+      root_(checkpoint_root(run.config)),
+      how_(background) {
   const config::Checkpoint& options = run.config.checkpoint;
   if (!options.enable || options.load_only) return;
   group_ = make_group(*run.world, options);
   if (options.async_mode == "disabled" || options.create_seed_checkpoint) return;
   run.staging = std::make_unique<checkpoint::Staging>(run.device, tensors_of(run));
+}
+
+// What writes begins a removal, so no further one begins once it has ended.
+Checkpointer::~Checkpointer() {
+  if (background_.valid()) background_.wait();
+  if (removal_.valid()) removal_.wait();
 }
 
 bool Checkpointer::is_due(const Reasons& reasons) const {
@@ -129,7 +137,7 @@ void Checkpointer::save_in_turn() {
     return;
   }
   last_saved_ = step;
-  background_ = std::async(std::launch::async, [this, step, state = run_.staging->copy(full_state())] {
+  background_ = std::async(how_, [this, step, state = run_.staging->copy(full_state())] {
     if (before_writing_) before_writing_();
     run_.staging->wait();
     write(state, step);
@@ -248,7 +256,7 @@ void Checkpointer::write(const StateDict& state, int64_t step) {
 void Checkpointer::remove_old() {
   const int64_t keep = run_.config.checkpoint.keep_latest_k;
   if (keep == 0 || group_->rank() != 0) return;
-  removal_ = std::async(std::launch::async, [root = root_, keep] { checkpoint::remove_old_steps(root, keep); });
+  removal_ = std::async(how_, [root = root_, keep] { checkpoint::remove_old_steps(root, keep); });
 }
 
 void Checkpointer::report_background(bool wait) {

@@ -20,9 +20,15 @@ class Checkpointer {
   // `run` outlives it. Without checkpoint.enable, or with load_only, nothing is ever saved. Fills `run.staging` if
   // checkpoints are written in the background. `before_writing` is called on the thread that writes in the background,
   // before it reads anything; `on_saved` on a thread that has saved a checkpoint, with its step and how long writing it
-  // took.
+  // took. `background` says how writing and removing begin: with std::launch::deferred there are no threads, and each
+  // is done by whoever waits for it.
   using OnSaved = std::function<void(int64_t step, double seconds)>;
-  explicit Checkpointer(TrainState& run, std::function<void()> before_writing = {}, OnSaved on_saved = {});
+  explicit Checkpointer(TrainState& run, std::function<void()> before_writing = {}, OnSaved on_saved = {},
+                        std::launch background = std::launch::async);
+  // Waits for what is written and removed in the background, as when a run fails and nobody has called finish().
+  ~Checkpointer();
+  Checkpointer(const Checkpointer&) = delete;
+  Checkpointer& operator=(const Checkpointer&) = delete;
 
   // Why a checkpoint is due after a step.
   struct Reasons {
@@ -59,8 +65,9 @@ class Checkpointer {
   std::filesystem::path root_;
   comm::GroupPtr group_;               // of its own, because a thread of its own uses it
   std::optional<int64_t> last_saved_;  // or being saved
-  // What writes in the background begins the removal, so that it has to end first: the last member is destroyed first.
-  std::future<void> removal_, background_;
+  std::launch how_;
+  std::future<void> background_;
+  std::future<void> removal_;  // assigned by what writes in the background
 };
 
 }  // namespace titanium::train
