@@ -72,7 +72,7 @@ void grouped_float8_pair(const GroupedFloat8PairArgs& args, GpuStream stream) {
   set_columns(kernel, 1, args.second, groups);
   set_result(kernel, 0, args.y_first, groups);
   set_result(kernel, 1, args.y_second, groups);
-  run<Of<Form::kSwiglu> >(kernel, stream);
+  run<Of<Form::kTwoResults> >(kernel, stream);
 }
 
 void grouped_float8_weight_grad(const GroupedFloat8WeightGradArgs& args, GpuStream stream) {

@@ -68,7 +68,7 @@ void grouped_swiglu(const GroupedSwigluArgs& args, GpuStream stream) {
   kernel.out[1] = args.up;
   kernel.out[2] = args.product;
   for (int i = 0; i < 3; ++i) kernel.results[i] = boxes_of(kernel.out[i], 1, groups.rows, groups.out, Reads::kAcross);
-  run<Of<Form::kSwiglu> >(kernel, stream);
+  run<Of<Form::kTwoResults> >(kernel, stream);
 }
 
 void grouped_input_grad(const GroupedInputGradArgs& args, GpuStream stream) {

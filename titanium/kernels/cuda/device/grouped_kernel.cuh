@@ -26,8 +26,8 @@ __device__ void copy_step(const KernelArgs& args, Stage& stage, uint64_t* full, 
                           unsigned rank) {
   constexpr Reads kReads = Kind::kReadsColumns;
   constexpr int kWidth = copy_rows(kReads), kCopies = kColumns / kWidth;
-  // SwiGLU has as many columns of both matrices, and all of them.
-  const int columns = Kind::kForm == Form::kSwiglu ? 2 * tile.columns : tile.columns;
+  // Two results have as many columns of both matrices, and all of them.
+  const int columns = Kind::kForm == Form::kTwoResults ? 2 * tile.columns : tile.columns;
   const int copies = columns <= 0 ? 0 : (columns + kWidth - 1) / kWidth;
   tensor_core::arrive_expecting(full, (tile.is_idle() ? 0 : kRowBytes) + copies * copy_bytes(kReads));
   const int part = Kind::kForm == Form::kInputGrad && block >= steps ? 1 : 0;
@@ -36,8 +36,8 @@ __device__ void copy_step(const KernelArgs& args, Stage& stage, uint64_t* full, 
   const int first = tile.shared ? static_cast<int>(rank) * (kCopies / kBlocks) : 0;
   const int end = tile.shared ? first + kCopies / kBlocks : copies;
   for (int i = first; i < end; ++i) {
-    const CUtensorMap& map = args.columns[Kind::kForm == Form::kSwiglu ? i : part];
-    const int column = tile.column + (Kind::kForm == Form::kSwiglu ? 0 : kWidth * i);
+    const CUtensorMap& map = args.columns[Kind::kForm == Form::kTwoResults ? i : part];
+    const int column = tile.column + (Kind::kForm == Form::kTwoResults ? 0 : kWidth * i);
     const int x = kReads == Reads::kAlong ? depth : column;
     const int y = kReads == Reads::kAlong ? column : depth;
     const int z = Kind::kOfWeight ? 0 : tile.expert;
@@ -153,8 +153,8 @@ __device__ void multiply_tile(const KernelArgs& args, Shared& shared, const Tile
   float sums[kBoxes * 32] = {};
   sum_tile<Kind, kBoxes>(sums, args, shared, tile, turn, group);
   if constexpr (Kind::kFloat8) scale_sums<Kind>(sums, args, tile, group, Scaling::kAtTheEnd);
-  if constexpr (Kind::kForm == Form::kSwiglu) {
-    store_swiglu<!Kind::kFloat8>(sums, tile, store);
+  if constexpr (Kind::kForm == Form::kTwoResults) {
+    store_two_results<!Kind::kFloat8>(sums, tile, store);
   } else if constexpr (Kind::kOfWeight) {
     store_weight_grad<T, kBoxes>(sums, args, tile, store);
   } else {
@@ -172,9 +172,9 @@ __device__ void multiply_tiles(const KernelArgs& args, Shared& shared, unsigned 
   for (Tile tile; tiles.next(tile);) {
     if (tile.is_idle(group)) {
       pass_tile(shared, tile, turn, group);
-    } else if (Kind::kForm == Form::kSwiglu || tile.columns == kColumns) {
+    } else if (Kind::kForm == Form::kTwoResults || tile.columns == kColumns) {
       multiply_tile<Kind, T, 4>(args, shared, tile, turn, group, store);
-    } else if constexpr (Kind::kForm != Form::kSwiglu) {
+    } else if constexpr (Kind::kForm != Form::kTwoResults) {
       if (tile.columns == 192) multiply_tile<Kind, T, 3>(args, shared, tile, turn, group, store);
       if (tile.columns == 128) multiply_tile<Kind, T, 2>(args, shared, tile, turn, group, store);
       if (tile.columns == 64) multiply_tile<Kind, T, 1>(args, shared, tile, turn, group, store);

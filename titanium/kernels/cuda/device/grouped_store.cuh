@@ -55,9 +55,9 @@ __device__ void scale_sums(float (&sums)[N], const KernelArgs& args, const Tile&
   const int64_t columns = int64_t{tile.expert} * args.width + tile.column + column_of_thread();
 #pragma unroll
   for (int g = 0; g < N / 4; ++g) {
-    constexpr bool kGated = Kind::kForm == Form::kSwiglu;
-    const int64_t at = columns + (kGated ? g % 16 : g) * 8;
-    const float2 first = load_pair(args.column_scales[kGated ? g / 16 : 0] + at);
+    constexpr bool kTwoResults = Kind::kForm == Form::kTwoResults;
+    const int64_t at = columns + (kTwoResults ? g % 16 : g) * 8;
+    const float2 first = load_pair(args.column_scales[kTwoResults ? g / 16 : 0] + at);
     const float2 second = kTwo ? load_pair(args.column_scales[1] + at) : float2{};
     const float of_column[] = {factor<Kind>(first.x, second.x, when), factor<Kind>(first.y, second.y, when)};
 #pragma unroll
@@ -159,9 +159,9 @@ __device__ void store_rows(const float (&sums)[kBoxes * 32], const Tile& tile, S
   }
 }
 
-// The product only where it is wanted.
-template <bool kProduct>
-__device__ void store_swiglu(const float (&sums)[128], const Tile& tile, Store& store) {
+// Products with two matrices, and SwiGLU of them where it is wanted.
+template <bool kWithSwiglu>
+__device__ void store_two_results(const float (&sums)[128], const Tile& tile, Store& store) {
 #pragma unroll
   for (int box = 0; box < 2; ++box) {
     const auto pair = [&](int g, int half, int first) {
@@ -171,7 +171,7 @@ __device__ void store_swiglu(const float (&sums)[128], const Tile& tile, Store& 
     const int column = tile.column + 64 * box;
     store.write(tile, 0, column, 0, [&](int g, int half) { return as_word(pair(g, half, 0)); });
     store.write(tile, 1, column, 0, [&](int g, int half) { return as_word(pair(g, half, 64)); });
-    if constexpr (!kProduct) continue;
+    if constexpr (!kWithSwiglu) continue;
     store.write(tile, 2, column, 0, [&](int g, int half) {
       const float2 gate = __bfloat1622float2(pair(g, half, 0)), up = __bfloat1622float2(pair(g, half, 64));
       return as_word(__floats2bfloat162_rn(swiglu_product(gate.x, up.x), swiglu_product(gate.y, up.y)));

@@ -30,7 +30,8 @@ constexpr int kRowBytes = kRows / 64 * kBoxBytes;
 constexpr int kColumnBytes = kColumns / 64 * kBoxBytes;
 constexpr int kStageBytes = kRowBytes + kColumnBytes;
 
-enum class Form { kForward, kSwiglu, kInputGrad, kWeightGrad };
+// kTwoResults: products of the same rows with two matrices, both stored; of bfloat16 also SwiGLU of them.
+enum class Form { kForward, kTwoResults, kInputGrad, kWeightGrad };
 
 using tensor_core::Element;
 using tensor_core::Reads;
@@ -45,7 +46,7 @@ struct Kind {
   static constexpr int kDepth = kFloat8 ? kDepthBytes : kDepthBytes / 2;  // elements of a step of the sum
   static constexpr Reads kReadsRows = kOfWeight && !kFloat8 ? Reads::kAcross : Reads::kAlong;
   static constexpr Reads kReadsColumns =
-      kForm == Form::kForward || kForm == Form::kSwiglu || kFloat8 ? Reads::kAlong : Reads::kAcross;
+      kForm == Form::kForward || kForm == Form::kTwoResults || kFloat8 ? Reads::kAlong : Reads::kAcross;
 };
 
 // How much one copy brings: boxes that are read along have 128 rows, those that are read across 64.
@@ -54,7 +55,7 @@ constexpr int copy_bytes(Reads reads) { return copy_rows(reads) * tensor_core::k
 
 struct KernelArgs {
   CUtensorMap rows[2];     // operands; the second ones of two-part sums
-  CUtensorMap columns[2];  // and of SwiGLU's up
+  CUtensorMap columns[2];  // and the second matrices of two results
   CUtensorMap results[3];  // of bfloat16
   const int32_t* ends;
   int num_experts;
@@ -92,7 +93,7 @@ struct Tile {
   int row;         // the first one: of all rows, or of the matrix
   int last;        // where rows end that count
   int column;
-  int columns;  // up to 256, or up to 128 of gate and of up
+  int columns;  // up to 256, or up to 128 of each of two results
   bool shared;  // both blocks have the same columns, all 256 of them
   int blocks;   // steps of the sum
   __device__ bool is_idle(int group = 0) const { return row + 64 * group >= last; }
@@ -131,7 +132,7 @@ class Tiles {
 
  private:
   static constexpr bool kByRows = !Kind::kOfWeight;
-  static constexpr int kWidth = Kind::kForm == Form::kSwiglu ? kColumns / 2 : kColumns;
+  static constexpr int kWidth = Kind::kForm == Form::kTwoResults ? kColumns / 2 : kColumns;
   static __device__ int steps(int depth) { return (depth + Kind::kDepth - 1) / Kind::kDepth; }
   __device__ void open(int expert) {
     expert_ = expert;
