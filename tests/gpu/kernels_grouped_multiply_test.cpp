@@ -2,6 +2,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include "tests/gpu/kernels_grouped_test.h"
+#include "titanium/base/error.h"
 #include "titanium/kernels/swiglu.h"
 
 namespace titanium::kernels {
@@ -130,6 +131,23 @@ TEST_F(KernelGroupedMultiply, GivesTheSameBitsEachTime) {
   };
   const Tensor first = run();
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(at::equal(run(), first));
+}
+
+TEST_F(KernelGroupedMultiply, AnArrayThatTheDriverCannotMapIsAnErrorThatNamesIt) {
+  const GroupedCase size{"", 64, 128, {100}};
+  const Operands with = make(size);
+  const Tensor y = empty({with.rows, size.out}, at::kBFloat16);
+  const auto* shifted = static_cast<const char*>(with.x.data_ptr()) + 2;
+  try {
+    launch(grouped_forward, GroupedForwardArgs{with.groups, shifted, with.weight.data_ptr(), y.data_ptr()});
+    FAIL() << "rows that do not begin at a multiple of 16 bytes were taken";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    for (const char* part : {"(CUresult 1)", "1 x 100 x 128 elements of 2 bytes", "boxes of 128 x 64"}) {
+      EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+    }
+  }
+  EXPECT_TRUE(y.isnan().all().item<bool>());
 }
 
 }  // namespace

@@ -3,8 +3,9 @@
 // which only the device knows. Arrays have room for `rows` rows; those beyond the last end are neither read into a
 // result nor written.
 //
-// Pointers are device memory, contiguous, 16-byte aligned; work is queued on `stream` and nothing synchronises. The
-// order of every sum depends on sizes and ends alone.
+// Pointers are device memory, contiguous, 16-byte aligned; work is queued on `stream` and nothing synchronises. An
+// Error is thrown, before anything is queued, if the driver cannot map an array. The order of every sum depends on
+// sizes and ends alone.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ bool has_grouped_multiply() {
     int device = 0, major = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    return major == 9 && encode_tensor_map() != nullptr;
+    return major == 9 && can_map_matrices();
   }();
   return kHas;
 }
