@@ -39,6 +39,21 @@ AXIS_FILES = {
     "cp": AXIS_HOMES + EXCHANGES + TOKENS,
     "pp": AXIS_HOMES + STAGES + ("titanium/parallel/matrix_owners.cpp",),  # a matrix stays inside its stage
 }
+# Asking ParallelDims for the degree of an axis names it as well. These files do so and do not spell the name: they plan or check
+# a run by its degrees before there is a mesh, or choose how data parallelism is applied.
+PLAN = ("titanium/train/memory_plan.cpp",)
+APPLY = ("titanium/models/parallelize.cpp",)
+DEGREE_FILES = {
+    "dp_replicate": APPLY + PLAN + ("titanium/doctor/doctor.cpp",),
+    "dp_shard": (),
+    "fsdp": APPLY + ("titanium/train/task/image_encoders.cpp",),
+    "efsdp": (),
+    "ep": ("titanium/cli/commands/estimate.cpp",),
+    "etp": ("titanium/parallel/expert_parallel.cpp",),
+    "tp": PLAN + ("titanium/models/model_converters.cpp",),
+    "cp": PLAN,
+    "pp": APPLY + PLAN + ("titanium/models/model_converters.cpp", "titanium/checkpoint/state_dict.cpp", "titanium/train/check_run.cpp"),
+}
 
 
 # Files outside of models/ that speak of one: options as torchtitan names them, examples in help, vocabularies and file
@@ -193,12 +208,25 @@ def check_models():
                     yield f'{relative(path)}:{number}: "{literal}" is a name that only a model\'s own folder has'
 
 
+def axes_in(line):
+    """What in a line of code names a mesh axis, and the files that may: literals of axes alone, and degrees of ParallelDims."""
+    literal = r'"((?:\\.|[^"\\])*)"'
+    code = re.sub(rf"({literal})|//.*", lambda found: found.group(1) or "", line)
+    for text in re.findall(literal, code):
+        names = re.findall(r"\w+", text) if re.fullmatch(r"[\w ,;|+()]*", text) else []
+        if all(name in AXIS_FILES for name in names):
+            yield from ((f'"{text}"', AXIS_FILES[name]) for name in names)
+    for name in re.findall(r"(?<=[\w)\]])(?:\.|->)(\w+)", re.sub(literal, '""', code)):
+        if name in DEGREE_FILES:
+            yield f"the degree {name}", AXIS_FILES.get(name, AXIS_HOMES) + DEGREE_FILES[name]
+
+
 def check_axes():
     for path in sources("titanium"):
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            for name in re.findall(r'"(\w+)"', line.split("//")[0]):
-                if name in AXIS_FILES and str(relative(path)) not in AXIS_FILES[name]:
-                    yield f'{relative(path)}:{number}: "{name}" is a mesh axis; ask parallel/placement.h which axes matter'
+            for what, files in axes_in(line):
+                if str(relative(path)) not in files:
+                    yield f"{relative(path)}:{number}: {what} names a mesh axis; ask parallel/placement.h which axes matter"
 
 
 def check_notes():
