@@ -16,6 +16,10 @@ struct SaveLevel {
   // The parts of both that hold rows of experts, when the experts on this rank get their share of all rows.
   int64_t kept_row_bytes = 0;
   int64_t backward_row_bytes = 0;
+  // Copies of weights that the backward makes and drops, however many tokens there are; and what it needs beside them,
+  // per token, as long as they are there. The gradients of these weights come later.
+  int64_t copied_weights = 0;
+  int64_t backward_bytes_beside_copies = 0;
 };
 
 // A block's own list, from the level that keeps all that its operators need to the one that keeps only its input.

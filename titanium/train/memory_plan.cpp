@@ -62,6 +62,11 @@ LargestUnits largest_units(models::Model& model, const parallel::ParallelDims& d
   return largest;
 }
 
+// Whether gradients of whole parts stay from micro-batch to micro-batch until they are reduced, with FSDP.
+bool keeps_whole_grads(const config::Parallelism& options, const parallel::ParallelDims& dims) {
+  return options.fsdp_reduce_once || dims.pp > 1;
+}
+
 // Two blocks and one outer unit are whole at a time, and one unit of each kind is on its way; with one rank the way
 // and the destination are the same buffer. See docs/distributed.md.
 void plan_sharding(models::Model& model, const config::Parallelism& options, const parallel::ParallelDims& dims,
@@ -83,7 +88,7 @@ void plan_sharding(models::Model& model, const config::Parallelism& options, con
     if (parallel::travels_as_float8(*parameter, model.compute_dtype))
       plan.computed_copy += volume(parameter->shard.shape);
   }
-  if (options.fsdp_reduce_once || pipeline) plan.communication += all * kReduceElement;
+  if (keeps_whole_grads(options, dims)) plan.communication += all * kReduceElement;
 }
 
 int64_t exchange_bytes(const models::Model& model, const JobConfig& config, const parallel::ParallelDims& dims,
@@ -112,6 +117,7 @@ struct BlockMemory {
   int64_t parameters = 0;  // elements that are stored here
   nn::SaveLevel level;
   double largest_load = 1;
+  int64_t working = 0;  // in its backward
 };
 
 std::vector<BlockMemory> blocks_here(models::Model& model, const std::vector<size_t>& levels) {
@@ -120,10 +126,23 @@ std::vector<BlockMemory> blocks_here(models::Model& model, const std::vector<siz
     const nn::Block* block = model.block(i);
     if (block == nullptr) continue;
     const size_t level = levels[static_cast<size_t>(i)];
-    blocks.push_back(
-        {count_stored(block->parameters()), block->levels(model.compute_dtype)[level], block->largest_load()});
+    blocks.push_back({.parameters = count_stored(block->parameters()),
+                      .level = block->levels(model.compute_dtype)[level],
+                      .largest_load = block->largest_load()});
   }
   return blocks;
+}
+
+// Copies of weights, which are smaller than the gradients of these weights, take the room of those unless that is taken
+// already.
+void plan_working(std::vector<BlockMemory>& blocks, const Tokens& tokens, bool has_weight_grads) {
+  for (BlockMemory& block : blocks) {
+    const nn::SaveLevel& level = block.level;
+    block.working = tokens.computed * level.backward_bytes;
+    if (!has_weight_grads || level.copied_weights == 0) continue;
+    const int64_t with_copies = level.copied_weights + tokens.computed * level.backward_bytes_beside_copies;
+    block.working = std::max(block.working, with_copies);
+  }
 }
 
 // Rows are kept by all blocks, and by one more while it computes its backward.
@@ -179,7 +198,7 @@ Moment largest_moment(models::Model& model, const std::vector<BlockMemory>& bloc
   if (gradients == Gradients::kLeave) now.gradients = gradients_of_root;
   for (const auto& block : std::views::reverse(blocks)) {
     now.gradients += block.parameters * gradient_element;
-    now.working = tokens.computed * block.level.backward_bytes;
+    now.working = block.working;
     look();
     if (gradients == Gradients::kLeave) now.gradients = gradients_of_root;
     now.activations -= tokens.kept * block.level.kept_bytes;
@@ -217,7 +236,7 @@ MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, 
   const int64_t element = bytes(dtype);
   const int64_t micro_batch =
       dims.pp > 1 ? config.parallelism.pipeline_parallel_microbatch_size : config.training.local_batch_size;
-  const std::vector<BlockMemory> blocks = blocks_here(model, levels);
+  std::vector<BlockMemory> blocks = blocks_here(model, levels);
   check_countable(model, config, samples, micro_batch, blocks);
   const int64_t seq_len = samples.tokens / dims.cp;
   MemoryPlan plan;
@@ -228,7 +247,8 @@ MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, 
   plan.gradients = plan.parameters;
   plan.frozen = frozen.weights;
   plan.on_host = frozen.on_host;
-  if (models::is_fully_sharded(config.parallelism, dims)) {
+  const bool is_sharded = models::is_fully_sharded(config.parallelism, dims);
+  if (is_sharded) {
     plan_sharding(model, config.parallelism, dims, dtype, plan);
     if (config.training.enable_cpu_offload) plan.parameters = plan.gradients = plan.optimizer = 0;
   } else {
@@ -243,11 +263,13 @@ MemoryPlan plan_memory(models::Model& model, const optim::Optimizer& optimizer, 
   const bool one_micro_batch =
       dims.pp == 1 && config.training.global_batch_size <= config.training.local_batch_size * dims.batch();
   // Those of replicas have their places in buckets from the start.
-  const bool in_buckets = dims.dp_replicate > 1 && !models::is_fully_sharded(config.parallelism, dims);
+  const bool in_buckets = dims.dp_replicate > 1 && !is_sharded;
   const auto gradients = in_buckets                                ? Gradients::kStay
                          : config.optimizer.early_step_in_backward ? Gradients::kLeave
                          : one_micro_batch                         ? Gradients::kGrow
                                                                    : Gradients::kStay;
+  plan_working(blocks, tokens,
+               gradients == Gradients::kStay && (!is_sharded || keeps_whole_grads(config.parallelism, dims)));
   const Moment largest =
       largest_moment(model, blocks, tokens, plan.gradients == 0 ? 0 : element, plan, gradients,
                      model.costs().head_bytes(tokens.computed, element), optimizer.working_bytes(), frozen.working);

@@ -325,6 +325,37 @@ TEST(MemoryPlan, CopiesInFloat8TakeTwoBytesWhereSeveralMicroBatchesUseThem) {
   EXPECT_EQ(travelling.communication, bf16_shards.communication - kOfBlock);
 }
 
+// Experts of DeepSeek's 16B, 64 of 1408 x 2048, of which a token chooses 6. The gradient of their rows takes w1 and w3
+// in float8, before these weights have gradients; unless they have them from earlier micro-batches, or in buckets.
+TEST(MemoryPlan, CopiesOfExpertsInFloat8AddToThePeakWhereGradientsAreThereBefore) {
+  constexpr int64_t kTokens = 256, kRows = 6 * kTokens, kExperts = 64, kDim = 2048, kHidden = 1408;
+  const auto working = [](int64_t ranks, int64_t replicas, int64_t micro_batches, bool reduce_once = false) {
+    JobConfig config;
+    config.model = {.name = "deepseek_v3", .flavor = "16B"};
+    config.model.converters = {"quantize.grouped_mm.float8"};
+    config.quantize.grouped_mm.float8.fqns = {"experts"};
+    config.training.seq_len = kTokens;
+    config.training.local_batch_size = 1;
+    config.training.global_batch_size = ranks * micro_batches;
+    config.activation_checkpoint.mode = "none";
+    config.parallelism.data_parallel_replicate_degree = replicas;
+    config.parallelism.fsdp_reduce_once = reduce_once;
+    return plan_model(config, ranks).memory.working;
+  };
+  // What the operators have made by then and still hold.
+  constexpr int64_t kWeights = 2 * kExperts * kDim * (kHidden + 4);         // a byte each, and a scale for each line
+  constexpr int64_t kLine = kRows + 127 * kExperts;                         // rows of each expert, filled up
+  constexpr int64_t kOutput = kDim * (kRows + kLine);                       // its gradient, by rows and by columns
+  constexpr int64_t kProducts = 2 * kHidden * kRows + 3 * kHidden * kLine;  // gradients of gate and up; SwiGLU
+  constexpr int64_t kGradOfRows = 2 * kDim * kRows, kAround = 6 * 2 * kDim * kTokens;  // in bf16
+  constexpr int64_t kWithCopies = kWeights + kOutput + kProducts + kGradOfRows + kAround;
+  EXPECT_LT(working(1, 1, 1), kWeights);
+  EXPECT_EQ(working(1, 1, 2), kWithCopies);
+  EXPECT_EQ(working(2, 2, 1), kWithCopies) << "in buckets";
+  EXPECT_LT(working(2, 1, 2), kWeights) << "gradients of whole weights leave after each micro-batch";
+  EXPECT_EQ(working(2, 1, 2, /*reduce_once=*/true), kWithCopies);
+}
+
 // With four ranks that share rows and two times two that share experts, only experts are sharded and gathered.
 TEST(MemoryPlan, EachUnitIsGatheredOverTheRanksThatItsOwnWeightsAreShardedOver) {
   const auto communication = [](int64_t expert) {

@@ -81,13 +81,16 @@ nn::SaveLevels Block::levels(Dtype compute) const {
   for (nn::SaveLevel& level : levels) {
     level.kept_bytes += outside;
     level.backward_bytes += temporaries;
+    level.backward_bytes_beside_copies += temporaries;
   }
   const nn::SaveLevel everything = levels.front();
-  const int64_t input = dim_ * element;
+  const int64_t input = dim_ * element, recomputed = everything.kept_bytes - input;
   levels.push_back({.name = "input",
                     .kept_bytes = input,
-                    .backward_bytes = everything.backward_bytes + everything.kept_bytes - input,
-                    .backward_row_bytes = everything.backward_row_bytes + everything.kept_row_bytes});
+                    .backward_bytes = everything.backward_bytes + recomputed,
+                    .backward_row_bytes = everything.backward_row_bytes + everything.kept_row_bytes,
+                    .copied_weights = everything.copied_weights,
+                    .backward_bytes_beside_copies = everything.backward_bytes_beside_copies + recomputed});
   return levels;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "titanium/kernels/expert_float8.h"
 #include "titanium/ops/init.h"
 
 namespace titanium::models::decoder {
@@ -92,12 +93,27 @@ Tensor MoeFeedForward::forward(const Tensor& h_tD, nn::RmsNorm& norm, const Bloc
       h_tD, [&](const Tensor& h) { return ops::mixture_of_experts(h, arguments(norm, context), kSaves.at(level)); });
 }
 
-// All products of the rows are in float8 on tensor cores (ops/experts/grouped_float8.h): tokens are quantised before
-// they are gathered, so that there are no rows to keep.
-bool MoeFeedForward::quantises_tokens(Dtype compute) const {
-  return compute == at::kBFloat16 && !args_.score_before_experts &&
-         std::ranges::all_of(hidden_,
-                             [](const auto& weight) { return weight->float8 != nullptr && !weight->float8->emulate; });
+// Whether all products of the rows are in float8 on tensor cores (ops/experts/grouped_float8.h).
+bool MoeFeedForward::multiplies_float8(Dtype compute) const {
+  return compute == at::kBFloat16 && std::ranges::all_of(hidden_, [](const auto& weight) {
+           return weight->float8 != nullptr && !weight->float8->emulate;
+         });
+}
+
+// Transposed copies in float8 of the weights that make the hidden columns, all at a time, for the gradient of the rows.
+// Beside them are, in float8, rows and lines of the output's gradient and of that of the hidden columns, and lines of
+// their product; and in the compute dtype the gradient of the rows, and that of the output where it has travelled.
+// Lines have room for groups that are filled up.
+void MoeFeedForward::add_copies(nn::SaveLevels& levels) const {
+  constexpr int64_t kElement = 2, kScale = 4, kFilled = kernels::kFloat8GroupMultiple - 1;
+  const int64_t experts = down_->part.shape[0], hidden = args_.moe_hidden_dim;
+  int64_t copied = kFilled * experts * (dim_ + 3 * hidden);
+  for (const auto& weight : hidden_) copied += volume(weight->part.shape) + kScale * experts * dim_;
+  const int64_t wide_rows = expert_ranks() > 1 ? 2 : 1;
+  for (nn::SaveLevel& level : levels) {
+    level.copied_weights = copied;
+    level.backward_bytes_beside_copies = args_.top_k * ((2 + wide_rows * kElement) * dim_ + 5 * hidden);
+  }
 }
 
 nn::SaveLevels MoeFeedForward::levels(Dtype compute) const {
@@ -115,10 +131,15 @@ nn::SaveLevels MoeFeedForward::levels(Dtype compute) const {
   const int64_t backward = choices * ((sends ? 5 : 3) * row_width + 2 * hidden) * element;
   // Rows that came from other ranks are kept as long as the products are.
   const int64_t kept = products + (sends ? inputs : 0);
-  const int64_t gathered = sends || quantises_tokens(compute) ? 0 : inputs;
-  return {{"everything", routing + shared + kept + gathered, backward - gathered, kept + gathered, backward - gathered},
-          {"products", routing + shared + kept, backward, kept, backward},
-          {"attention_half", routing, backward + shared + kept, 0, backward + kept}};
+  // In float8 tokens are quantised before they are gathered, so that there are no rows to keep.
+  const bool quantises_tokens = multiplies_float8(compute) && !args_.score_before_experts;
+  const int64_t gathered = sends || quantises_tokens ? 0 : inputs;
+  nn::SaveLevels levels = {
+      {"everything", routing + shared + kept + gathered, backward - gathered, kept + gathered, backward - gathered},
+      {"products", routing + shared + kept, backward, kept, backward},
+      {"attention_half", routing, backward + shared + kept, 0, backward + kept}};
+  if (multiplies_float8(compute)) add_copies(levels);
+  return levels;
 }
 
 // At most all tokens of all ranks choose as many of the experts here as they may.

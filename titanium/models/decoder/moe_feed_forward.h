@@ -31,7 +31,8 @@ class MoeFeedForward : public FeedForward {
 
  private:
   void add_experts(const std::string& fqn, int64_t dim);
-  bool quantises_tokens(Dtype compute) const;
+  bool multiplies_float8(Dtype compute) const;
+  void add_copies(nn::SaveLevels& levels) const;
   int64_t expert_ranks() const { return args_.num_experts / down_->part.shape[0]; }  // that share all experts
   ops::MixtureOfExpertsArgs arguments(nn::RmsNorm& norm, const BlockContext& context);
 
