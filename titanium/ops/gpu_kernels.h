@@ -25,6 +25,7 @@
 #include "titanium/kernels/latent_heads.h"
 #include "titanium/kernels/merge_attention.h"
 #include "titanium/kernels/modulated_norm.h"
+#include "titanium/kernels/order_parts.h"
 #include "titanium/kernels/rms_norm.h"
 #include "titanium/kernels/rope.h"
 #include "titanium/kernels/route.h"
@@ -68,6 +69,7 @@ void launch(const kernels::MergeAttentionArgs& args);
 void launch(const kernels::ModulatedNormBackwardArgs& args);
 void launch(const kernels::ModulatedNormForwardArgs& args);
 void launch(const kernels::QuantizeColumnsArgs& args);
+void launch(const kernels::OrderPartsArgs& args);
 void launch(const kernels::QuantizeGroupsArgs& args);
 void launch(const kernels::QuantizeMatricesArgs& args);
 void launch(const kernels::QuantizeRmsNormArgs& args);

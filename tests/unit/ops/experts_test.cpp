@@ -320,6 +320,14 @@ TEST(ExpertOperand, GradientsThatWaitHoldLinesAndNoRowsInFloat8) {
   EXPECT_TRUE(x.is_float8_only());
 }
 
+TEST(Dispatch, OrdersPartsByExpertAndThenBySource) {
+  // Two sources have sent 2, 0, 1 and 1, 3, 0 rows for three experts.
+  const Dispatch order = order_parts(at::tensor({2, 0, 1, 1, 3, 0}, at::kInt).view({2, 3}), 7);
+  EXPECT_TRUE(at::equal(order.choice_of_row_R, at::tensor({0, 1, 3, 4, 5, 6, 2}, at::kInt)));
+  EXPECT_TRUE(at::equal(order.row_of_choice_R, at::tensor({0, 1, 6, 2, 3, 4, 5}, at::kInt)));
+  EXPECT_TRUE(at::equal(order.ends_E, at::tensor({3, 6, 7}, at::kInt)));
+}
+
 TEST(Dispatch, SortsByExpertAndThenByChoice) {
   const Tensor experts = copy_to_device(std::vector<int32_t>{2, 0, 2, 3, 0, 2}, at::kCPU).view({3, 2});
   const Dispatch dispatch = sort_by_expert(experts, 5);

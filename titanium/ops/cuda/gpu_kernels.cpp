@@ -51,6 +51,7 @@ void launch(const kernels::MergeAttentionArgs& args) { launch(kernels::merge_att
 void launch(const kernels::ModulatedNormBackwardArgs& args) { launch(kernels::modulated_norm_backward, args); }
 void launch(const kernels::ModulatedNormForwardArgs& args) { launch(kernels::modulated_norm_forward, args); }
 void launch(const kernels::QuantizeColumnsArgs& args) { launch(kernels::quantize_columns, args); }
+void launch(const kernels::OrderPartsArgs& args) { launch(kernels::order_parts, args); }
 void launch(const kernels::QuantizeGroupsArgs& args) { launch(kernels::quantize_groups, args); }
 void launch(const kernels::QuantizeMatricesArgs& args) { launch(kernels::quantize_matrices, args); }
 void launch(const kernels::QuantizeRmsNormArgs& args) { launch(kernels::quantize_rms_norm, args); }

@@ -86,6 +86,24 @@ Dispatch sort_by_expert(const Tensor& experts_TK, int64_t experts) {
   return {row_of_choice_R, order_R.to(at::kInt), ends_E};
 }
 
+Dispatch order_parts(const Tensor& counts_nE, int64_t rows) {
+  const int64_t sources = counts_nE.size(0), experts = counts_nE.size(1);
+  if (runs_kernels(counts_nE.device())) {
+    const auto numbers = [&](int64_t count) { return at::empty({count}, counts_nE.options()); };
+    const Tensor counts = counts_nE.contiguous();
+    const Dispatch order{numbers(rows), numbers(rows), numbers(experts)};
+    launch(kernels::OrderPartsArgs{.counts = counts.const_data_ptr<int32_t>(),
+                                   .row_of_arrival = order.row_of_choice_R.mutable_data_ptr<int32_t>(),
+                                   .arrival_of_row = order.choice_of_row_R.mutable_data_ptr<int32_t>(),
+                                   .ends = order.ends_E.mutable_data_ptr<int32_t>(),
+                                   .sources = sources,
+                                   .experts = experts});
+    return order;
+  }
+  const Tensor expert_of_part = at::arange(experts, counts_nE.options()).repeat({sources});
+  return sort_by_expert(expert_of_part.repeat_interleave(counts_nE.flatten().to(at::kLong), 0, rows), experts);
+}
+
 Tensor gather_rows(const Tensor& x_TD, const Dispatch& dispatch, const Tensor& weights_TK) {
   const int64_t top_k = x_TD.size(0) == 0 ? 1 : dispatch.choice_of_row_R.size(0) / x_TD.size(0);
   if (uses_kernels(x_TD)) return gather_kernel(x_TD.contiguous(), dispatch, top_k, weights_TK);

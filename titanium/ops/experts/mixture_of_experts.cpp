@@ -1,6 +1,5 @@
 #include "titanium/ops/experts/mixture_of_experts.h"
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
@@ -39,15 +38,6 @@ Tensor to_experts(const Tensor& rows, const Run& run, const MixtureOfExpertsArgs
 }
 Pending to_tokens(const Tensor& rows, const Run& run, const MixtureOfExpertsArgs& args) {
   return args.exchange.send_back(sends(args) ? rows.index_select(0, run.order.row_of_choice_R) : rows, run.plan);
-}
-
-// Those that have come from the ranks, one rank after the other, sorted by expert.
-Dispatch order_of_received(const RowPlan& plan) {
-  const int64_t ranks = plan.counts_nL.size(0), experts = plan.counts_nL.size(1);
-  const Tensor expert_of_part = at::arange(experts, plan.counts_nL.options()).repeat({ranks});
-  const Tensor expert_of_row =
-      expert_of_part.repeat_interleave(plan.counts_nL.flatten().to(at::kLong), 0, plan.received);
-  return sort_by_expert(expert_of_row.unsqueeze(1), experts);
 }
 
 Dtype score_dtype(const Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
@@ -148,7 +138,7 @@ Tensor forward(const MixtureOfExpertsArgs& args, bool counts, Run& run) {
   const PendingPlan plan = args.exchange.plan(counts_E);
   const Tensor added = run_shared(tokens_TD, normalised.y_TD, args, run);  // while the plan is on its way
   run.plan = plan();
-  run.order = sends(args) ? order_of_received(run.plan) : run.dispatch;
+  run.order = sends(args) ? order_parts(run.plan.counts_nL, run.plan.received) : run.dispatch;
   const Tensor out_RD = run_experts(tokens_TD, args, run);
   Combination with{.weights_TK = args.weighs_inputs ? Tensor() : run.routing.weights_TK, .added_TD = added};
   if (combines_bias(args)) {

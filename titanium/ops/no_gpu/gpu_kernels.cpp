@@ -47,6 +47,7 @@ void launch(const kernels::MergeAttentionArgs&) { refuse(); }
 void launch(const kernels::ModulatedNormBackwardArgs&) { refuse(); }
 void launch(const kernels::ModulatedNormForwardArgs&) { refuse(); }
 void launch(const kernels::QuantizeColumnsArgs&) { refuse(); }
+void launch(const kernels::OrderPartsArgs&) { refuse(); }
 void launch(const kernels::QuantizeGroupsArgs&) { refuse(); }
 void launch(const kernels::QuantizeMatricesArgs&) { refuse(); }
 void launch(const kernels::QuantizeRmsNormArgs&) { refuse(); }
