@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kBackwardBlocks = 2;  // per multiprocessor
-constexpr int kRowsOfForward = 2;   // that a group has under way
+constexpr int kBundle = 4;  // heads of a token that a group of lanes treats, which share its entries of the table
 
 // A head is treated by kLanes lanes, each with the same 128-bit word of both halves.
 template <typename T, int kLanes>
@@ -22,19 +22,25 @@ struct HeadCut {
   __device__ static int column() { return static_cast<int>(threadIdx.x) % kLanes * kSize; }
 };
 
-// A row, as the place of its head.
-struct Place {
-  int64_t row, head, position, sequence;
+__host__ __device__ constexpr int64_t bundles_of(int64_t heads) { return (heads + kBundle - 1) / kBundle; }
 
-  __device__ Place(int64_t of_row, int64_t heads, int64_t seq_len) : row(of_row) {
-    const int64_t token = quotient(row, heads);
-    head = row - token * heads;
+// Neighbouring heads of a token, up to kBundle of them.
+struct Bundle {
+  int64_t first_row, position, sequence;
+  int head;   // the first one
+  int count;  // of heads; none: there is no such bundle
+
+  __device__ Bundle(int64_t bundle, int64_t tokens, int64_t heads, int64_t seq_len) {
+    const int64_t each = bundles_of(heads), token = quotient(bundle, each);
+    head = static_cast<int>(bundle - token * each) * kBundle;
+    count = token < tokens ? static_cast<int>(min(int64_t{kBundle}, heads - head)) : 0;
+    first_row = token * heads + head;
     sequence = quotient(token, seq_len);
     position = token - sequence * seq_len;
   }
-  // The element at which the head begins.
+  // The element at which the first head begins.
   __device__ int64_t begin(const HeadStrides& strides, int64_t head_dim) const {
-    if (strides.token == 0) return row * head_dim;
+    if (strides.token == 0) return first_row * head_dim;
     return sequence * strides.sequence + position * strides.token + head * head_dim;
   }
 };
@@ -87,26 +93,28 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(Task<HeadNormRopeForw
   const HeadNormRopeForwardArgs& args = task.args;
   const bool of_q = static_cast<int>(blockIdx.x) < task.q_blocks;
   const HeadNormRopeForwardArgs::Heads heads = of_q ? args.q : args.k;
-  const int64_t rows = args.tokens * heads.count;
-  const int64_t first = (int64_t{blockIdx.x} - (of_q ? 0 : task.q_blocks)) * Cut::kGroups * kRowsOfForward;
-  Raw<T, kSize> raw[kRowsOfForward][2] = {};
+  const int64_t index = (int64_t{blockIdx.x} - (of_q ? 0 : task.q_blocks)) * Cut::kGroups + Cut::group();
+  const Bundle bundle(index, args.tokens, heads.count, args.seq_len);
+  const int64_t from = bundle.begin(heads.x_strides, Cut::kDim), to = bundle.begin(heads.y_strides, Cut::kDim);
+  Raw<T, kSize> raw[kBundle][2] = {};
 #pragma unroll
-  for (int i = 0; i < kRowsOfForward; ++i) {
-    const int64_t row = first + i * Cut::kGroups + Cut::group();
-    if (row >= rows) break;
-    const int64_t begin = Place(row, heads.count, args.seq_len).begin(heads.x_strides, Cut::kDim);
+  for (int i = 0; i < kBundle; ++i) {
+    if (i >= bundle.count) break;
     for (int half = 0; half < 2; ++half)
-      raw[i][half] = load<T, kSize>(word<Cut>(static_cast<const T*>(heads.x), begin, half));
+      raw[i][half] = load<T, kSize>(word<Cut>(static_cast<const T*>(heads.x), from + i * Cut::kDim, half));
   }
+  float table[2 * kSize] = {}, of_half[2][kSize];
+  if (bundle.count > 0) load_table<Cut, kNeighbours>(args.table, bundle.position, table);
   for (int column = threadIdx.x; column < Cut::kDim; column += kThreads) {
     float one[1];
     load_floats<1>(heads.weight, args.weight_type, column, one);
     weight[column] = one[0];
   }
   __syncthreads();
+  for (int half = 0; half < 2; ++half)
+    to_float(load_again<float, kSize>(weight + half * Cut::kHalf + Cut::column()), of_half[half]);
 #pragma unroll
-  for (int i = 0; i < kRowsOfForward; ++i) {
-    const int64_t row = first + i * Cut::kGroups + Cut::group();
+  for (int i = 0; i < kBundle; ++i) {
     float values[2][kSize], squares = 0;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -114,61 +122,53 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(Task<HeadNormRopeForw
       for (int j = 0; j < kSize; ++j) squares += values[half][j] * values[half][j];
     }
     const float rstd = rsqrtf(lanes_sum<kLanes>(squares) / static_cast<float>(Cut::kDim) + args.eps);
-    if (row >= rows) continue;
-    const Place place(row, heads.count, args.seq_len);
-    float table[2 * kSize];
-    load_table<Cut, kNeighbours>(args.table, place.position, table);
+    if (i >= bundle.count) continue;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float of_half[kSize];
-      to_float(load_again<float, kSize>(weight + half * Cut::kHalf + Cut::column()), of_half);
-      for (int j = 0; j < kSize; ++j) values[half][j] = rms::normalised(values[half][j], rstd, of_half[j]);
+      for (int j = 0; j < kSize; ++j) values[half][j] = rms::normalised(values[half][j], rstd, of_half[half][j]);
     }
     rotate_words<kNeighbours>(values, table, /*inverse=*/false);
-    const int64_t begin = place.begin(heads.y_strides, Cut::kDim);
     for (int half = 0; half < 2; ++half)
-      store_floats<T, kSize>(word<Cut>(static_cast<T*>(heads.y), begin, half), values[half]);
-    if (threadIdx.x % kLanes == 0) heads.rstd[row] = rstd;
+      store_floats<T, kSize>(word<Cut>(static_cast<T*>(heads.y), to + i * Cut::kDim, half), values[half]);
+    if (threadIdx.x % kLanes == 0) heads.rstd[bundle.first_row + i] = rstd;
   }
 }
 
 enum Stream { kDy, kX, kStreams };
 
-// The words of the rows to come are under way, into a ring of kStages rows.
+// The words of the bundle to come are under way, into a ring of one bundle.
 template <typename T, int kLanes>
-class RowsAhead {
+class BundleAhead {
  public:
-  static constexpr int kStages = 4;
-  static constexpr int64_t kBytes = Ring<kThreads>::bytes(kStages * kStreams * 2);
+  static constexpr int64_t kBytes = Ring<kThreads>::bytes(kBundle * kStreams * 2);
 
-  __device__ RowsAhead(const HeadNormRopeBackwardArgs::Heads& heads, int64_t rows, int64_t seq_len)
-      : heads_(heads), rows_(rows), seq_len_(seq_len), ring_(dynamic_shared<uint4>()) {}
+  explicit __device__ BundleAhead(const HeadNormRopeBackwardArgs::Heads& heads)
+      : heads_(heads), ring_(dynamic_shared<uint4>()) {}
 
-  // Every call closes a batch, also of rows that do not exist.
-  __device__ void ask(int64_t row, int stage) const {
-    if (row < rows_) {
+  // Head i of the bundle. Every call closes a batch, also for heads that do not exist.
+  __device__ void ask(const Bundle& bundle, int i) const {
+    if (i < bundle.count) {
       using Cut = HeadCut<T, kLanes>;
-      const Place place(row, heads_.count, seq_len_);
-      const int64_t dy = place.begin(heads_.dy_strides, Cut::kDim), x = place.begin(heads_.x_strides, Cut::kDim);
+      const int64_t dy = bundle.begin(heads_.dy_strides, Cut::kDim) + i * Cut::kDim;
+      const int64_t x = bundle.begin(heads_.x_strides, Cut::kDim) + i * Cut::kDim;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        ring_.ask(slot(stage, kDy, half), word<Cut>(static_cast<const T*>(heads_.dy), dy, half));
-        ring_.ask(slot(stage, kX, half), word<Cut>(static_cast<const T*>(heads_.x), x, half));
+        ring_.ask(slot(i, kDy, half), word<Cut>(static_cast<const T*>(heads_.dy), dy, half));
+        ring_.ask(slot(i, kX, half), word<Cut>(static_cast<const T*>(heads_.x), x, half));
       }
     }
     close_batch();
   }
-  __device__ void wait() const { wait_for_all_but<kStages - 1>(); }
-  __device__ void read(int stage, Stream stream, float (&out)[2][kVectorSize<T>]) const {
+  __device__ void wait() const { wait_for_all_but<kBundle - 1>(); }
+  __device__ void read(int i, Stream stream, float (&out)[2][kVectorSize<T>]) const {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) to_float(ring_.template read<T>(slot(stage, stream, half)), out[half]);
+    for (int half = 0; half < 2; ++half) to_float(ring_.template read<T>(slot(i, stream, half)), out[half]);
   }
 
  private:
-  __device__ static int slot(int stage, Stream stream, int half) { return (stage * kStreams + stream) * 2 + half; }
+  __device__ static int slot(int i, Stream stream, int half) { return (i * kStreams + stream) * 2 + half; }
 
   const HeadNormRopeBackwardArgs::Heads& heads_;
-  int64_t rows_, seq_len_;
   Ring<kThreads> ring_;
 };
 
@@ -197,17 +197,18 @@ __device__ void write_part(float* scratch, float (&dweight)[2][Cut::kSize]) {
 template <typename T, int kLanes, bool kNeighbours>
 __global__ void __launch_bounds__(kThreads, kBackwardBlocks) backward_kernel(Task<HeadNormRopeBackwardArgs> task) {
   using Cut = HeadCut<T, kLanes>;
-  constexpr int kSize = Cut::kSize, kStages = RowsAhead<T, kLanes>::kStages;
+  constexpr int kSize = Cut::kSize;
   let_second_kernel_come();
   const HeadNormRopeBackwardArgs& args = task.args;
   const bool of_q = static_cast<int>(blockIdx.x) < task.q_blocks;
   const HeadNormRopeBackwardArgs::Heads heads = of_q ? args.q : args.k;
-  const int64_t rows = args.tokens * heads.count;
   const int64_t step = (of_q ? task.q_blocks : int64_t{gridDim.x} - task.q_blocks) * Cut::kGroups;
-  int64_t first = (int64_t{blockIdx.x} - (of_q ? 0 : task.q_blocks)) * Cut::kGroups;
-  const RowsAhead<T, kLanes> ahead(heads, rows, args.seq_len);
+  int64_t index = (int64_t{blockIdx.x} - (of_q ? 0 : task.q_blocks)) * Cut::kGroups + Cut::group();
+  const auto bundle_at = [&](int64_t at) { return Bundle(at, args.tokens, heads.count, args.seq_len); };
+  const BundleAhead<T, kLanes> ahead(heads);
+  Bundle bundle = bundle_at(index);
 #pragma unroll
-  for (int stage = 0; stage < kStages; ++stage) ahead.ask(first + Cut::group() + stage * step, stage);
+  for (int i = 0; i < kBundle; ++i) ahead.ask(bundle, i);
   float weight[2][kSize], dweight[2][kSize] = {};
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -218,41 +219,48 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks) backward_kernel(Tas
     }
   }
   Magnitude<T> magnitude;
-  for (int stage = 0; first < rows; first += step, stage = (stage + 1) % kStages) {
-    const int64_t row = first + Cut::group();
-    const bool here = row < rows;
-    const Place place(here ? row : 0, heads.count, args.seq_len);
-    float dy[2][kSize] = {}, x[2][kSize] = {}, table[2 * kSize] = {}, rstd = 0, dot = 0;
-    if (here) {
-      load_table<Cut, kNeighbours>(args.table, place.position, table);
-      rstd = heads.rstd[row];
-    }
-    ahead.wait();
-    if (here) {
-      ahead.read(stage, kDy, dy);
-      ahead.read(stage, kX, x);
-    }
-    rotate_words<kNeighbours>(dy, table, /*inverse=*/true);
+  // Lanes of a warp have the same number of bundles to do, or one less.
+  for (; __ballot_sync(kWholeWarp, bundle.count > 0) != 0; index += step) {
+    const Bundle next = bundle_at(index + step);
+    const int64_t to = bundle.begin(heads.dx_strides, Cut::kDim);
+    float table[2 * kSize] = {}, rstds[kBundle] = {};
+    if (bundle.count > 0) load_table<Cut, kNeighbours>(args.table, bundle.position, table);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      for (int j = 0; j < kSize; ++j) {
-        x[half][j] *= rstd;
-        const float share = dy[half][j] * x[half][j];
-        dweight[half][j] += share;
-        dot += share * weight[half][j];
+    for (int i = 0; i < kBundle; ++i) {
+      if (i < bundle.count) rstds[i] = heads.rstd[bundle.first_row + i];
+    }
+#pragma unroll
+    for (int i = 0; i < kBundle; ++i) {
+      const bool here = i < bundle.count;
+      const float rstd = rstds[i];
+      float dy[2][kSize] = {}, x[2][kSize] = {}, dot = 0;
+      ahead.wait();
+      if (here) {
+        ahead.read(i, kDy, dy);
+        ahead.read(i, kX, x);
+      }
+      rotate_words<kNeighbours>(dy, table, /*inverse=*/true);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        for (int j = 0; j < kSize; ++j) {
+          x[half][j] *= rstd;
+          const float share = dy[half][j] * x[half][j];
+          dweight[half][j] += share;
+          dot += share * weight[half][j];
+        }
+      }
+      const float mean = lanes_sum<kLanes>(dot) / static_cast<float>(Cut::kDim);
+      ahead.ask(next, i);
+      if (!here) continue;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        for (int j = 0; j < kSize; ++j) dy[half][j] = (dy[half][j] * weight[half][j] - x[half][j] * mean) * rstd;
+        const auto dx = from_float<T, kSize>(dy[half]);
+        store<T, kSize>(word<Cut>(static_cast<T*>(heads.dx), to + i * Cut::kDim, half), dx);
+        if (heads.amax != nullptr) magnitude.add(dx);
       }
     }
-    const float mean = lanes_sum<kLanes>(dot) / static_cast<float>(Cut::kDim);
-    ahead.ask(row + kStages * step, stage);
-    if (!here) continue;
-    const int64_t begin = place.begin(heads.dx_strides, Cut::kDim);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      for (int j = 0; j < kSize; ++j) dy[half][j] = (dy[half][j] * weight[half][j] - x[half][j] * mean) * rstd;
-      const auto dx = from_float<T, kSize>(dy[half]);
-      store<T, kSize>(word<Cut>(static_cast<T*>(heads.dx), begin, half), dx);
-      if (heads.amax != nullptr) magnitude.add(dx);
-    }
+    bundle = next;
   }
   write_part<Cut, kLanes>(args.scratch, dweight);
   raise_to_block<kThreads>(heads.amax, magnitude);
@@ -279,14 +287,14 @@ void with_lanes(const Args& args, const Call& call) {
   });
 }
 
-// Blocks that share out the rows of queries and keys evenly.
+// Blocks that share out the bundles of queries and keys evenly.
 struct BackwardGrid {
   explicit BackwardGrid(const HeadNormRopeBackwardArgs& args) {
-    const int64_t groups = kThreads / (args.head_dim * element_size(args.type) / 32),
-                  heads = args.q.count + args.k.count;
-    const int64_t all = resident_blocks(ceil_div(args.tokens * heads, groups), kBackwardBlocks);
+    const int64_t groups = kThreads / (args.head_dim * element_size(args.type) / 32);
+    const int64_t of_q = bundles_of(args.q.count), bundles = of_q + bundles_of(args.k.count);
+    const int64_t all = resident_blocks(ceil_div(args.tokens * bundles, groups), kBackwardBlocks);
     const auto at_least_one = [](int64_t blocks) { return blocks > 1 ? blocks : 1; };
-    q = at_least_one((all * args.q.count + heads / 2) / heads);
+    q = at_least_one((all * of_q + bundles / 2) / bundles);
     k = at_least_one(all - q);
   }
   int64_t q, k;
@@ -297,8 +305,8 @@ struct BackwardGrid {
 void head_norm_rope_forward(const HeadNormRopeForwardArgs& args, GpuStream stream) {
   with_lanes(args, [&](auto element, auto lanes, auto neighbours) {
     using T = decltype(element);
-    constexpr int kRows = HeadCut<T, lanes()>::kGroups * kRowsOfForward;
-    const auto blocks = [&](int64_t heads) { return ceil_div(args.tokens * heads, kRows); };
+    constexpr int64_t kGroups = HeadCut<T, lanes()>::kGroups;
+    const auto blocks = [&](int64_t heads) { return ceil_div(args.tokens * bundles_of(heads), kGroups); };
     launch(forward_kernel<T, lanes(), neighbours()>, blocks(args.q.count) + blocks(args.k.count), kThreads, 0, stream,
            Task<HeadNormRopeForwardArgs>{args, static_cast<int>(blocks(args.q.count))});
   });
@@ -308,7 +316,7 @@ void head_norm_rope_backward(const HeadNormRopeBackwardArgs& args, GpuStream str
   const BackwardGrid blocks(args);
   with_lanes(args, [&](auto element, auto lanes, auto neighbours) {
     using T = decltype(element);
-    launch(backward_kernel<T, lanes(), neighbours()>, blocks.q + blocks.k, kThreads, RowsAhead<T, lanes()>::kBytes,
+    launch(backward_kernel<T, lanes(), neighbours()>, blocks.q + blocks.k, kThreads, BundleAhead<T, lanes()>::kBytes,
            stream, Task<HeadNormRopeBackwardArgs>{args, static_cast<int>(blocks.q)});
   });
   const float* parts_of_k = args.scratch + blocks.q * args.head_dim;
