@@ -3,6 +3,7 @@
 
 #include "tests/gpu/kernels_test.h"
 #include "titanium/kernels/expert_rows.h"
+#include "titanium/ops/experts/dispatch.h"
 
 namespace titanium::kernels {
 namespace {
@@ -107,6 +108,19 @@ TEST_F(KernelExpertRows, CombineAddsInTheOrderOfSlotsAndTheAddendLast) {
                                        addend.data_ptr(), y.data_ptr(), 2, 3, 4});
   EXPECT_EQ(y[0][3].item<float>(), 0.5F);
   EXPECT_EQ(y[1][0].item<float>(), 1.5F);
+}
+
+TEST_F(KernelExpertRows, RowsThatAreTakenAreCopiesInTheOrderOfTheIndex) {
+  for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
+    for (const int64_t dim : {1, 13, 64, 2048}) {
+      SCOPED_TRACE(testing::Message() << dtype << ", dim " << dim);
+      const Tensor x = random({300, dim}, dtype);
+      for (const int64_t count : {0, 1, 700}) {
+        const Tensor index = at::randint(300, {count}, at::kInt).to(gpu_);
+        EXPECT_TRUE(at::equal(ops::take_rows(x, index), x.index_select(0, index)));
+      }
+    }
+  }
 }
 
 }  // namespace

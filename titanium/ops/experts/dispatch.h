@@ -25,6 +25,9 @@ Dispatch order_parts(const Tensor& counts_nE, int64_t rows);
 // Row r is that of the token that its choice belongs to; times the weight of the choice, if there are weights [T, K].
 Tensor gather_rows(const Tensor& x_TD, const Dispatch& dispatch, const Tensor& weights_TK = {});
 
+// Row i is row index[i] of x.
+Tensor take_rows(const Tensor& x_RC, const Tensor& index_R);
+
 // For each token the sum of its rows in the order of its choices, each times its weight if there are weights, added to
 // `added_TD` if defined. Computed in fp32 (fp64 for fp64) and rounded once.
 struct Combination {

@@ -34,10 +34,10 @@ bool sends(const MixtureOfExpertsArgs& args) { return args.exchange.ranks() > 1;
 // Rows in the order of all experts -> rows of the experts here in their order; and the way back.
 Tensor to_experts(const Tensor& rows, const Run& run, const MixtureOfExpertsArgs& args) {
   if (!sends(args)) return rows;
-  return args.exchange.send(rows, run.plan)().index_select(0, run.order.choice_of_row_R);
+  return take_rows(args.exchange.send(rows, run.plan)(), run.order.choice_of_row_R);
 }
 Pending to_tokens(const Tensor& rows, const Run& run, const MixtureOfExpertsArgs& args) {
-  return args.exchange.send_back(sends(args) ? rows.index_select(0, run.order.row_of_choice_R) : rows, run.plan);
+  return args.exchange.send_back(sends(args) ? take_rows(rows, run.order.row_of_choice_R) : rows, run.plan);
 }
 
 Dtype score_dtype(const Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
@@ -166,8 +166,8 @@ ExpertGrads experts_backward(const Tensor& grad_TD, const Tensor& tokens_TD, con
   Tensors hidden = run.hidden.empty() ? hidden_of(x_LD, run, experts).parts : run.hidden;
   Tensor weights_L;
   if (!args.weighs_inputs) {
-    const Tensor weights_R = run.routing.weights_TK.flatten().index_select(0, run.dispatch.choice_of_row_R);
-    weights_L = to_experts(weights_R.unsqueeze(1), run, args).squeeze(1);
+    const Tensor weights_R1 = take_rows(run.routing.weights_TK.reshape({-1, 1}), run.dispatch.choice_of_row_R);
+    weights_L = to_experts(weights_R1, run, args).squeeze(1);
   }
   const HiddenBias bias = hidden_bias(hidden, run, experts);
   const bool in_float8 = is_for_float8(hidden, experts);
@@ -216,7 +216,7 @@ Tensor routed_backward(const Tensor& grad_TD, const Tensor& tokens_TD, const Mix
     grads.weights_R1 = row_products(grads.x_RD, rows_RD).unsqueeze(1);
     if (grads.more_x_RD.defined()) grads.weights_R1 += row_products(grads.more_x_RD, rows_RD).unsqueeze(1);
   }
-  Tensor grad_weights_TK = grads.weights_R1.index_select(0, run.dispatch.row_of_choice_R).view({-1, args.router.top_k});
+  Tensor grad_weights_TK = take_rows(grads.weights_R1, run.dispatch.row_of_choice_R).view({-1, args.router.top_k});
   if (combines_bias(args) && !args.weighs_inputs) grad_weights_TK = grad_weights_TK + bias_products(grad_TD, args, run);
   RouterLosses losses = args.losses;
   if (args.cuts_experts) {  // all ranks route the same rows, and their gradients are summed
