@@ -7,6 +7,7 @@
 
 #include "titanium/ops/gpu_kernels.h"
 #include "titanium/ops/kernel_choice.h"
+#include "titanium/ops/linear/float8.h"
 #include "titanium/ops/linear/linear.h"
 #include "titanium/ops/rms_norm.h"
 #include "titanium/tensor/trace_scope.h"
@@ -17,10 +18,11 @@ namespace {
 int64_t rope_dim(const LatentQkvArgs& args) { return 2 * args.rope_table.size(-1); }
 int64_t latent_dim(const LatentQkvArgs& args) { return args.wkv_b.part.shape[1]; }
 
-// What is saved: the latents before their norms. Queries have none where they are projected at once.
+// What is saved beside x: the latents before their norms. Queries have none where they are projected at once.
 struct Latents {
   Tensor q_tL, q_rstd_t1;
   Tensor kv_tW, kv_rstd_t1;
+  Tensor x_amax;  // of what was normalised
 };
 
 Tensor latent_columns(const Tensor& x_tW, const LatentQkvArgs& args) { return x_tW.narrow(1, 0, latent_dim(args)); }
@@ -77,21 +79,22 @@ Tensor beside(const Tensor& x_BSHE, int64_t dim) {
   return at::empty({x_BSHE.size(0), x_BSHE.size(1), x_BSHE.size(2), dim}, x_BSHE.options());
 }
 
-Tensor project_queries(const Tensor& normalised_tD, const LatentQkvArgs& args, Latents& saved) {
-  Tensor input = normalised_tD;
+Tensor project_queries(const LinearInput& normalised_tD, const LatentQkvArgs& args, Latents& saved) {
+  LinearInput input = normalised_tD;
   if (args.latent_queries) {
     saved.q_tL = linear_forward(normalised_tD, args.latent_queries->wq_a);
     const RmsNormOutput out = rms_norm_forward(saved.q_tL, args.latent_queries->q_norm, args.latent_eps);
     saved.q_rstd_t1 = out.rstd_T1;
     input = out.y_TD;
   }
-  const Tensor q = map_gathered(args.exchange, input,
-                                [&](const Tensors& rows) -> Tensors { return {linear_forward(rows[0], args.wq)}; })[0];
+  const Tensor q = map_gathered(args.exchange, input.tensor(), [&](const Tensors& rows) -> Tensors {
+    return {linear_forward(input.of(rows[0]), args.wq)};
+  })[0];
   return in_heads(q, args.nope_dim + rope_dim(args), args);
 }
 
 // The normalised latent of keys and values, and the part of the keys that is still to be rotated, [t, R+P].
-Tensor project_latents(const Tensor& normalised_tD, const LatentQkvArgs& args, Latents& saved) {
+Tensor project_latents(const LinearInput& normalised_tD, const LatentQkvArgs& args, Latents& saved) {
   saved.kv_tW = linear_forward(normalised_tD, args.wkv_a);
   const RmsNormOutput out = rms_norm_forward(latent_columns(saved.kv_tW, args), args.kv_norm, args.latent_eps);
   saved.kv_rstd_t1 = out.rstd_T1;
@@ -154,11 +157,11 @@ Tensor kv_latent_backward(const Tensor& grad_tW, const Latents& saved, const Lat
 
 Tensor backward(const Tensors& grads, const Tensor& x_tD, const Tensor& rstd_t1, const Latents& saved,
                 const LatentQkvArgs& args) {
-  const LinearInput normalised_tD(rms_norm_apply(x_tD, rstd_t1, args.norm));
-  const Tensor query_input = args.latent_queries
-                                 ? rms_norm_apply(saved.q_tL, saved.q_rstd_t1, args.latent_queries->q_norm)
-                                 : normalised_tD.tensor();
-  const Pending query_rows = args.exchange.gather(query_input);
+  const LinearInput normalised_tD(rms_norm_apply(x_tD, rstd_t1, args.norm), saved.x_amax);
+  const LinearInput query_input =
+      args.latent_queries ? LinearInput(rms_norm_apply(saved.q_tL, saved.q_rstd_t1, args.latent_queries->q_norm))
+                          : normalised_tD;
+  const Pending query_rows = args.exchange.gather(query_input.tensor());
   const Pending latent_rows =
       args.exchange.gather(rms_norm_apply(latent_columns(saved.kv_tW, args), saved.kv_rstd_t1, args.kv_norm));
   const HeadGrads heads = heads_backward(grads, args);
@@ -170,7 +173,7 @@ Tensor backward(const Tensors& grads, const Tensor& x_tD, const Tensor& rstd_t1,
       args.exchange, {grad_kv.tensor(), heads.shared_TP},
       [&](const Tensors& rows) { return at::cat({linear_input_grad(grad_kv.of(rows[0]), args.wkv_b), rows[1]}, 1); });
   // On their way; meanwhile the weights.
-  accumulate_weight_grad(grad_q, query_rows(), args.wq);
+  accumulate_weight_grad(grad_q, query_input.of(query_rows()), args.wq);
   accumulate_weight_grad(grad_kv, latent_rows(), args.wkv_b);
   const Tensor grad_tD = args.latent_queries
                              ? query_latent_backward(query_grad(), saved, normalised_tD, *args.latent_queries)
@@ -190,10 +193,12 @@ Qkv latent_qkv(const Tensor& x_tD, const LatentQkvArgs& args) {
   Latents saved;
   {
     const c10::AutoGradMode no_grad(false);
-    const RmsNormOutput normalised = rms_norm_forward(x_tD, args.norm, args.eps);
+    const RmsNormOutput normalised = rms_norm_forward(x_tD, args.norm, args.eps, wants_amax(args.wkv_a, args.exchange));
     rstd_t1 = normalised.rstd_T1;
-    const Tensor q_BSHE = project_queries(normalised.y_TD, args, saved);
-    out = spread(q_BSHE, project_latents(normalised.y_TD, args, saved), args);
+    saved.x_amax = normalised.amax;
+    const LinearInput input_tD(normalised.y_TD, normalised.amax);
+    const Tensor q_BSHE = project_queries(input_tD, args, saved);
+    out = spread(q_BSHE, project_latents(input_tD, args, saved), args);
     out.residual_tD = x_tD.detach();
   }
   record({x_tD}, {out.q_BSHE, out.k_BSKE, out.v_BSKE, out.residual_tD},

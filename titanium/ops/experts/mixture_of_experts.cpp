@@ -8,6 +8,7 @@
 #include "titanium/ops/experts/dispatch.h"
 #include "titanium/ops/experts/grouped_float8.h"
 #include "titanium/ops/experts/grouped_linear.h"
+#include "titanium/ops/linear/float8.h"
 #include "titanium/ops/linear/linear.h"
 #include "titanium/ops/linear/multiply.h"
 #include "titanium/ops/rms_norm.h"
@@ -20,6 +21,7 @@ namespace {
 // One run of the layer: what the backward gets from the forward.
 struct Run {
   Tensor h_tD, rstd_t1;
+  Tensor n_amax;  // of what was normalised, where shared experts want it
   Routing routing;
   Dispatch dispatch;  // of the choices of tokens here, over all experts
   RowPlan plan;
@@ -121,15 +123,19 @@ Tensors shared_hidden_of(const LinearInput& x_TD, const SharedExperts& shared) {
 Tensor run_shared(const Tensor& tokens_TD, const Tensor& n_tD, const MixtureOfExpertsArgs& args, Run& run) {
   if (!args.shared) return args.cuts_experts ? Tensor() : run.h_tD;
   const Tensor x_TD = args.cuts_experts ? tokens_TD : args.rows.gather(n_tD)();
-  run.shared_hidden = shared_hidden_of(x_TD, *args.shared);
-  const LinearInput product_TF(swiglu_forward(run.shared_hidden[0], run.shared_hidden[1]).product_TF);
+  run.shared_hidden = shared_hidden_of({x_TD, run.n_amax}, *args.shared);
+  const SwigluOutput activated =
+      swiglu_forward(run.shared_hidden[0], run.shared_hidden[1], wants_amax(args.shared->w2, args.rows));
+  const LinearInput product_TF(activated.product_TF, activated.amax);
   if (args.cuts_experts) return linear_forward(product_TF, args.shared->w2);
   return linear_residual_forward(product_TF, args.shared->w2, run.h_tD, args.rows);
 }
 
 Tensor forward(const MixtureOfExpertsArgs& args, bool counts, Run& run) {
-  const RmsNormOutput normalised = rms_norm_forward(run.h_tD, args.norm, args.eps);
+  const RmsNormOutput normalised =
+      rms_norm_forward(run.h_tD, args.norm, args.eps, args.shared && wants_amax(args.shared->w1, args.rows));
   run.rstd_t1 = normalised.rstd_T1;
+  run.n_amax = normalised.amax;
   const Tensor tokens_TD = args.cuts_experts ? args.rows.gather(normalised.y_TD)() : normalised.y_TD;
   run.routing = decide(tokens_TD, args);
   run.dispatch = sort_by_expert(run.routing.experts_TK, args.gate.rows());
@@ -234,13 +240,15 @@ Tensor routed_backward(const Tensor& grad_TD, const Tensor& tokens_TD, const Mix
 }
 
 // This rank's part of the gradient of n through the shared experts, for all rows.
-Tensor shared_backward(const Tensor& grad_TD, const Tensor& x_TD, const SharedExperts& shared, const Run& run) {
-  const LinearInput input_TD(x_TD);
+Tensor shared_backward(const Tensor& grad_TD, const Tensor& x_TD, const MixtureOfExpertsArgs& args, const Run& run) {
+  const SharedExperts& shared = *args.shared;
+  const LinearInput input_TD(x_TD, run.n_amax);
   const LinearGrad out_grad_TD(grad_TD);
   Tensors hidden = run.shared_hidden.empty() ? shared_hidden_of(input_TD, shared) : run.shared_hidden;
-  SwigluGrads grads = swiglu_backward(linear_input_grad(out_grad_TD, shared.w2), hidden[0], hidden[1]);
+  SwigluGrads grads = swiglu_backward(linear_input_grad(out_grad_TD, shared.w2), hidden[0], hidden[1],
+                                      {.amax = wants_amax(shared.w1, args.rows)});
   accumulate_weight_grad(out_grad_TD, grads.product_TF, shared.w2);
-  const LinearGrad grad_gate(grads.gate_TF), grad_up(grads.up_TF);
+  const LinearGrad grad_gate(grads.gate_TF, grads.gate_amax), grad_up(grads.up_TF, grads.up_amax);
   const Tensor grad_x_TD = linear_input_grad(grad_gate, shared.w1);
   add_input_grad(grad_x_TD, grad_up, shared.w3);
   accumulate_weight_grad(grad_gate, input_TD, shared.w1);
@@ -253,7 +261,7 @@ Tensor backward(const Tensor& grad_tD, const MixtureOfExpertsArgs& args, const R
   const bool needs_all_rows = args.cuts_experts || args.shared;
   const Tensor n_TD = needs_all_rows ? args.rows.gather(n_tD)() : n_tD;
   const Tensor grad_TD = needs_all_rows ? args.rows.gather(grad_tD)() : grad_tD;
-  const Tensor shared_TD = args.shared ? shared_backward(grad_TD, n_TD, *args.shared, run) : Tensor();
+  const Tensor shared_TD = args.shared ? shared_backward(grad_TD, n_TD, args, run) : Tensor();
   Tensor grad_n_tD;
   if (args.cuts_experts) {
     Tensor partial_TD = routed_backward(grad_TD, n_TD, args, run);
