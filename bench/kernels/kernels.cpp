@@ -34,9 +34,14 @@ void bench_rms_norm(Bench& bench, int64_t rows, int64_t dim, ElementType type) {
                                   1e-5F};
     return [args] { rms_norm_forward(args, nullptr); };
   });
-  for (const bool with_residual : {false, true}) {
-    const std::string suffix = of_type + (with_residual ? ", residual" : "");
-    bench.run(shape("rms_norm backward" + suffix, rows, dim), array * (with_residual ? 4 : 3), [&, with_residual] {
+  struct Variant {
+    std::string name;
+    bool residual, y;
+  };
+  for (const Variant& variant :
+       {Variant{"", false, false}, {", residual", true, false}, {", residual, y", true, true}}) {
+    const int64_t arrays = 3 + static_cast<int64_t>(variant.residual) + static_cast<int64_t>(variant.y);
+    bench.run(shape("rms_norm backward" + of_type + variant.name, rows, dim), array * arrays, [&] {
       const RmsNormBackwardArgs args{type,
                                      type,
                                      type,
@@ -44,13 +49,15 @@ void bench_rms_norm(Bench& bench, int64_t rows, int64_t dim, ElementType type) {
                                      bench.random(rows * dim, type),
                                      static_cast<float*>(bench.random(rows, kFp32)),
                                      bench.random(dim, type),
-                                     with_residual ? bench.random(rows * dim, type) : nullptr,
+                                     variant.residual ? bench.random(rows * dim, type) : nullptr,
                                      bench.room(array),
                                      bench.room(dim * 4),
                                      true,
                                      static_cast<float*>(bench.room(rms_norm_backward_scratch_bytes(rows, dim))),
                                      rows,
-                                     dim};
+                                     dim,
+                                     /*amax=*/nullptr,
+                                     variant.y ? bench.room(array) : nullptr};
       return [args] { rms_norm_backward(args, nullptr); };
     });
   }

@@ -41,14 +41,21 @@ class KernelRmsNorm : public test::KernelTest {
     return out;
   }
   Tensor backward(const Inputs& in, const Tensor& rstd, const Tensor& around, const Tensor& dx, const Tensor& dweight,
-                  bool accumulate) const {
+                  bool accumulate, const Tensor& y = {}) const {
     const Tensor room = scratch(rms_norm_backward_scratch_bytes(in.x.size(0), in.x.size(1)));
     launch(rms_norm_backward,
            RmsNormBackwardArgs{element_type(in.x), element_type(in.weight), element_type(dweight), in.dy.data_ptr(),
                                in.x.data_ptr(), rstd.data_ptr<float>(), in.weight.data_ptr(),
                                around.defined() ? around.data_ptr() : nullptr, dx.data_ptr(), dweight.data_ptr(),
-                               accumulate, static_cast<float*>(room.data_ptr()), in.x.size(0), in.x.size(1)});
+                               accumulate, static_cast<float*>(room.data_ptr()), in.x.size(0), in.x.size(1),
+                               /*amax=*/nullptr, y.defined() ? y.data_ptr() : nullptr});
     return dx;
+  }
+  Tensor apply(const Inputs& in, const Tensor& rstd, const Tensor& y) const {
+    launch(rms_norm_apply,
+           RmsNormApplyArgs{element_type(in.x), element_type(in.weight), in.x.data_ptr(), rstd.data_ptr<float>(),
+                            in.weight.data_ptr(), y.data_ptr(), in.x.size(0), in.x.size(1)});
+    return y;
   }
 };
 
@@ -76,11 +83,7 @@ TEST_F(KernelRmsNorm, ApplyGivesTheBitsOfTheForward) {
       SCOPED_TRACE(testing::Message() << dtype << ", " << size.rows << " x " << size.dim);
       const Inputs in = inputs(size, dtype, at::kFloat);
       const Outputs out = forward(in.x, in.weight);
-      const Tensor y = empty({size.rows, size.dim}, dtype);
-      launch(rms_norm_apply,
-             RmsNormApplyArgs{element_type(in.x), element_type(in.weight), in.x.data_ptr(), out.rstd.data_ptr<float>(),
-                              in.weight.data_ptr(), y.data_ptr(), size.rows, size.dim});
-      EXPECT_TRUE(at::equal(y, out.y));
+      EXPECT_TRUE(at::equal(apply(in, out.rstd, empty({size.rows, size.dim}, dtype)), out.y));
     }
   }
 }
@@ -104,6 +107,56 @@ TEST_F(KernelRmsNorm, BackwardMatchesTheDefinitionOnAllSizes) {
       EXPECT_ROUNDED(dweight, 2 * expected_dweight, 2 * kLimit);
     }
   }
+}
+
+TEST_F(KernelRmsNorm, BackwardGivesTheBitsOfApplyAndItsOwnAreTheSameWithThem) {
+  for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
+    for (const Dtype weight_dtype : {at::kFloat, at::kBFloat16}) {
+      for (const Case& size : kCases) {
+        SCOPED_TRACE(testing::Message() << dtype << ", weight " << weight_dtype << ", " << size.rows << " x "
+                                        << size.dim);
+        const Inputs in = inputs(size, dtype, weight_dtype);
+        const auto room = [&] { return empty({size.rows, size.dim}, dtype); };
+        const Tensor rstd = forward(in.x, in.weight).rstd, expected = apply(in, rstd, room());
+        const Tensor alone = empty({size.dim}, at::kFloat), dweight = empty({size.dim}, at::kFloat), y = room();
+        const Tensor dx = backward(in, rstd, in.residual, room(), alone, false);
+        EXPECT_TRUE(at::equal(backward(in, rstd, in.residual, room(), dweight, false, y), dx));
+        EXPECT_TRUE(at::equal(dweight, alone));
+        EXPECT_TRUE(at::equal(y, expected));
+      }
+    }
+  }
+}
+
+TEST_F(KernelRmsNorm, BackwardMayWriteYOverWhatItReads) {
+  for (const Dtype dtype : {at::kFloat, at::kBFloat16}) {
+    for (const Case& size : kCases) {
+      SCOPED_TRACE(testing::Message() << dtype << ", " << size.rows << " x " << size.dim);
+      const Inputs in = inputs(size, dtype, at::kFloat);
+      const auto room = [&] { return empty({size.rows, size.dim}, dtype); };
+      const Tensor rstd = forward(in.x, in.weight).rstd, expected = apply(in, rstd, room());
+      const Tensor dweight = empty({size.dim}, at::kFloat);
+      const Tensor dx = backward(in, rstd, in.residual, room(), dweight, false);
+      for (const Tensor Inputs::* place : {&Inputs::dy, &Inputs::x, &Inputs::residual}) {
+        // A copy where it was, so that the same kernel reads it.
+        const Tensor y = in.*place, before = y.clone();
+        EXPECT_TRUE(at::equal(backward(in, rstd, in.residual, room(), dweight, false, y), dx));
+        EXPECT_TRUE(at::equal(y, expected));
+        y.copy_(before);
+      }
+      const Tensor y = room();  // dx over x, from which y is made
+      EXPECT_TRUE(at::equal(backward(in, rstd, in.residual, in.x, dweight, false, y), dx));
+      EXPECT_TRUE(at::equal(y, expected));
+    }
+  }
+}
+
+TEST_F(KernelRmsNorm, BackwardTakesAnyAddressOfY) {
+  const Inputs in = inputs({40, 2048}, at::kBFloat16, at::kFloat);
+  const Tensor rstd = forward(in.x, in.weight).rstd, dweight = empty({2048}, at::kFloat);
+  const Tensor y = random({40, 2048}, at::kBFloat16, /*shift=*/1);
+  backward(in, rstd, in.residual, empty({40, 2048}, at::kBFloat16), dweight, false, y);
+  EXPECT_TRUE(at::equal(y, apply(in, rstd, empty({40, 2048}, at::kBFloat16))));
 }
 
 TEST_F(KernelRmsNorm, BackwardMayOverwriteItsInputsAndRepeatsItsBits) {

@@ -39,11 +39,12 @@ struct RmsNormApplyArgs {
 };
 void rms_norm_apply(const RmsNormApplyArgs& args, GpuStream stream);
 
-// dx = gradient of x [+ residual_grad], and dweight [+]= gradient of the weight. Without atomics: each block sums the
-// rows that it treats, and a second kernel sums the blocks' parts in order. The same bits in every run on one kind of
-// GPU.
+// dx = gradient of x [+ residual_grad], dweight [+]= gradient of the weight, and y once more if it is wanted, the same
+// bits as rms_norm_apply writes; neither dx nor dweight depends on whether y is written. Without atomics: each block
+// sums the rows that it treats, and a second kernel sums the blocks' parts in order. The same bits in every run on one
+// kind of GPU.
 struct RmsNormBackwardArgs {
-  ElementType type;  // of dy, x, residual_grad and dx
+  ElementType type;  // of dy, x, residual_grad, dx and y
   ElementType weight_type;
   ElementType dweight_type;
   const void* dy;
@@ -58,6 +59,7 @@ struct RmsNormBackwardArgs {
   int64_t rows;
   int64_t dim;
   float* amax = nullptr;  // of dx
+  void* y = nullptr;      // may be null; may be dy, x or residual_grad, but overlaps dx nowhere
 };
 void rms_norm_backward(const RmsNormBackwardArgs& args, GpuStream stream);
 // Depends on the current device.

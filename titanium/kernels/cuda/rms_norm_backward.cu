@@ -6,6 +6,7 @@ namespace titanium::kernels {
 namespace {
 
 using rms::Cut;
+using rms::normalised;
 
 // Blocks per multiprocessor. Each writes a part of dweight, so few large blocks are better than many small ones; and
 // with more under way than this, the memory is slower.
@@ -50,7 +51,7 @@ class RowsAhead {
   Ring<Cut::kThreads> ring_;
 };
 
-// dx of one row; adds the row's share to dweight.
+// dx of one row, and y if it is wanted; adds the row's share to dweight.
 template <typename T, typename Cut, typename Rows>
 __device__ void finish_row(const RmsNormBackwardArgs& args, int64_t row, Rows& rows, int stage, float rstd,
                            const float (&weight)[Cut::kHeld][kVectorSize<T>],
@@ -89,6 +90,9 @@ __device__ void finish_row(const RmsNormBackwardArgs& args, int64_t row, Rows& r
     const auto dx = from_float<T, kSize>(dy);
     store<T, kSize>(static_cast<T*>(args.dx) + row * args.dim + column, dx);
     if (args.amax != nullptr) magnitude.add(dx);
+    if (args.y == nullptr) continue;
+    for (int j = 0; j < kSize; ++j) x[j] = normalised(x[j], rstd, weight[i][j]);
+    store_floats<T, kSize>(static_cast<T*>(args.y) + row * args.dim + column, x);
   }
 }
 
@@ -177,11 +181,15 @@ __global__ void __launch_bounds__(rms::kPlainThreads, rms::kPlainBlocks)
       load_floats<1>(args.weight, args.weight_type, column, weight);
       const float around =
           args.residual_grad ? static_cast<float>(static_cast<const T*>(args.residual_grad)[begin + column]) : 0.0F;
-      const float value = static_cast<float>(dy[column]) * weight[0] - static_cast<float>(x[column]) * rstd * mean;
+      const float input = static_cast<float>(x[column]);  // dx may lie in its place
+      const float value = static_cast<float>(dy[column]) * weight[0] - input * rstd * mean;
       const float values[1] = {value * rstd + around};
       const auto dx = from_float<T, 1>(values);
       store<T, 1>(static_cast<T*>(args.dx) + begin + column, dx);
       magnitude.add(dx);
+      if (args.y == nullptr) continue;
+      const float y[1] = {normalised(input, rstd, weight[0])};
+      store_floats<T, 1>(static_cast<T*>(args.y) + begin + column, y);
     }
   }
   raise_to_block<rms::kPlainThreads>(args.amax, magnitude);
@@ -212,7 +220,8 @@ void rms_norm_backward(const RmsNormBackwardArgs& args, GpuStream stream) {
     using T = decltype(element);
     bool vector =
         args.dim % kVectorSize<T> == 0 && vector_aligned(args.weight, 0, 1) && vector_aligned(args.scratch, 0, 1);
-    for (const void* pointer : {args.dy, args.x, args.residual_grad, static_cast<const void*>(args.dx)})
+    for (const void* pointer :
+         {args.dy, args.x, args.residual_grad, static_cast<const void*>(args.dx), static_cast<const void*>(args.y)})
       vector = vector && vector_aligned(pointer, args.dim, sizeof(T));
     const bool done = vector && launch_rows<T>(args, blocks, stream);
     if (done) return;
