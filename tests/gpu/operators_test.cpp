@@ -178,6 +178,22 @@ TEST_F(GpuOperators, RmsNormTakesStridedRowsAndGivesTheSameBitsFromRstd) {
   });
 }
 
+TEST_F(GpuOperators, RmsNormBackwardGivesTheOutputWithTheBitsOfSeparatePasses) {
+  for_all_kinds([&](const Kind& kind) {
+    Pair weight({256}, gpu_, 1, kind), other({256}, gpu_, 1, kind);
+    const c10::AutoGradMode no_grad(false);
+    other.gpu.value.copy_(weight.gpu.value);
+    const auto random = [&] { return random_tensor({50, 3, 256}).to(gpu_, kind.activations).select(1, 1); };
+    const Tensor x = random(), grad = random(), around = random();
+    const Tensor rstd = rms_norm_forward(x, weight.gpu, kEps).rstd_T1;
+    const Tensor grad_x = rms_norm_backward(grad, x, rstd, weight.gpu, around);
+    const RmsNormGradAndOutput out = rms_norm_backward_with_output(grad.contiguous(), x, rstd, other.gpu, around);
+    EXPECT_TRUE(at::equal(out.grad_x_TD, grad_x));
+    EXPECT_TRUE(at::equal(out.y_TD, rms_norm_apply(x, rstd, weight.gpu)));
+    EXPECT_TRUE(at::equal(other.gpu.grad, weight.gpu.grad));
+  });
+}
+
 void check_norm_qkv_rope(Device gpu, int64_t dim, int64_t head_dim, const Kind& kind, bool with_head_norms = false,
                          bool rows_for_each_token = false) {
   const int64_t seq_len = 32, heads = 4, kv_heads = 2;
@@ -262,6 +278,26 @@ TEST_F(GpuOperators, FeedForwardMatchesTheCpu) {
     check_feed_forward(gpu_, 256, 768, kind, FeedForwardSaves::kGateAndUp);
     check_feed_forward(gpu_, 256, 768, kind, FeedForwardSaves::kNothing);
     check_feed_forward(gpu_, 130, 301, kind, FeedForwardSaves::kGateAndUp);
+  });
+}
+
+TEST_F(GpuOperators, FeedForwardGivesTheSameBitsHoweverMuchItKeeps) {
+  for_all_kinds([&](const Kind& kind) {
+    const int64_t dim = 256, hidden = 768;
+    Pair norm({dim}, gpu_, 1, kind), w1({hidden, dim}, gpu_, 0.1, kind), w2({dim, hidden}, gpu_, 0.1, kind),
+        w3({hidden, dim}, gpu_, 0.1, kind);
+    const Leaves h({300, dim}, gpu_, kind), dy({300, dim}, gpu_, kind);
+    std::vector<Tensors> grads;
+    for (const auto saves : {FeedForwardSaves::kEverything, FeedForwardSaves::kGateAndUp, FeedForwardSaves::kNothing}) {
+      const Tensor input = h.gpu.detach().clone().requires_grad_(true);
+      feed_forward(input, {norm.gpu, kEps, w1.gpu, w2.gpu, w3.gpu}, saves).backward(dy.gpu.detach());
+      grads.push_back({input.grad()});
+      for (Pair* pair : {&norm, &w1, &w2, &w3}) {
+        grads.back().push_back(pair->gpu.grad.clone());
+        pair->gpu.zero_grad();
+      }
+      for (size_t i = 0; i < grads.back().size(); ++i) EXPECT_TRUE(at::equal(grads.back()[i], grads[0][i])) << i;
+    }
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "titanium/ops/linear/float8.h"
 #include "titanium/ops/linear/linear.h"
+#include "titanium/ops/normalised_rows.h"
 #include "titanium/ops/rms_norm.h"
 #include "titanium/ops/swiglu.h"
 #include "titanium/tensor/trace_scope.h"
@@ -25,17 +26,15 @@ Tensors project(const LinearInput& normalised, const FeedForwardArgs& args) {
 
 Tensor backward(const LinearGrad& grad_tD, const Tensor& h_tD, const Tensor& rstd_t1, const Kept& kept,
                 const FeedForwardArgs& args) {
-  const bool straight = kept.x_amax.defined() && kept.gate_TF.defined() && multiplies_float8(h_tD, args.w1) &&
-                        multiplies_float8(h_tD, args.w3);
-  const Pending normalised = straight ? Pending() : args.exchange.gather(rms_norm_apply(h_tD, rstd_t1, args.norm));
+  const bool projects = !kept.gate_TF.defined();
+  NormalisedRows normalised(
+      {h_tD, rstd_t1, kept.x_amax, args.norm, args.exchange, {&args.w1, &args.w3}, /*needs_all=*/projects});
   const auto through_w2 = [&](const Tensors& rows) -> Tensors {
     return {linear_input_grad(grad_tD.of(rows[0]), args.w2)};
   };
   Tensor grad_TD;
   Tensor grad_product_TF = map_gathered(args.exchange, grad_tD.tensor(), through_w2, &grad_TD)[0];
-  const LinearInput x_TD =
-      straight ? normalised_in_float8(h_tD, rstd_t1, args.norm, kept.x_amax) : LinearInput(normalised(), kept.x_amax);
-  const Tensors hidden = kept.gate_TF.defined() ? Tensors{kept.gate_TF, kept.up_TF} : project(x_TD, args);
+  const Tensors hidden = projects ? project(normalised.all(), args) : Tensors{kept.gate_TF, kept.up_TF};
   // What was kept is used here for the last time, so the gradients may take its memory.
   SwigluGrads grads = swiglu_backward(std::move(grad_product_TF), hidden[0], hidden[1],
                                       {.product = kept.product.is_empty(), .amax = wants_amax(args.w1, args.exchange)});
@@ -49,10 +48,10 @@ Tensor backward(const LinearGrad& grad_tD, const Tensor& h_tD, const Tensor& rst
     return grad_normalised_TD;
   };
   const Pending grad_normalised_tD = scatter_mapped(args.exchange, {grads.gate_TF, grads.up_TF}, input_grad);
-  // On its way; meanwhile the weights.
-  accumulate_weight_grad(grad_gate, x_TD, args.w1);
-  accumulate_weight_grad(grad_up, x_TD, args.w3);
-  return rms_norm_backward(grad_normalised_tD(), h_tD, rstd_t1, args.norm, grad_tD.tensor());
+  return normalised.backward(grad_normalised_tD, /*around_tD=*/grad_tD.tensor(), [&](const LinearInput& x_TD) {
+    accumulate_weight_grad(grad_gate, x_TD, args.w1);
+    accumulate_weight_grad(grad_up, x_TD, args.w3);
+  });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "titanium/ops/linear/float8.h"
 #include "titanium/ops/linear/linear.h"
+#include "titanium/ops/normalised_rows.h"
 #include "titanium/ops/rms_norm.h"
 #include "titanium/tensor/trace_scope.h"
 
@@ -20,9 +21,7 @@ Rotated rotate_back(const Tensors& grads, const NormQkvRopeArgs& args, const Unn
 
 Tensor backward(const Tensors& grads, const Tensor& x_tD, const RmsNormOutput& norm, const NormQkvRopeArgs& args,
                 const UnnormalisedHeads& heads) {
-  const bool straight = norm.amax.defined() && multiplies_float8(x_tD, args.wq) && multiplies_float8(x_tD, args.wk) &&
-                        multiplies_float8(x_tD, args.wv);
-  const Pending normalised = straight ? Pending() : args.exchange.gather(rms_norm_apply(x_tD, norm.rstd_T1, args.norm));
+  NormalisedRows normalised({x_tD, norm.rstd_T1, norm.amax, args.norm, args.exchange, {&args.wq, &args.wk, &args.wv}});
   const auto flat = [](const Tensor& x_BSHE) { return x_BSHE.flatten(2).flatten(0, 1); };
   const Rotated back = rotate_back(grads, args, heads);
   const LinearGrad grad_q(flat(back.q_BSHE), back.q_amax), grad_k(flat(back.k_BSKE), back.k_amax),
@@ -35,16 +34,14 @@ Tensor backward(const Tensors& grads, const Tensor& x_tD, const RmsNormOutput& n
   };
   const Pending grad_tD =
       scatter_mapped(args.exchange, {grad_q.tensor(), grad_k.tensor(), grad_v.tensor()}, input_grad);
-  // On its way; meanwhile the weights.
-  const LinearInput normalised_TD =
-      straight ? normalised_in_float8(x_tD, norm.rstd_T1, args.norm, norm.amax) : LinearInput(normalised(), norm.amax);
-  accumulate_weight_grad(grad_q, normalised_TD, args.wq);
-  accumulate_weight_grad(grad_k, normalised_TD, args.wk);
-  accumulate_weight_grad(grad_v, normalised_TD, args.wv);
-  accumulate_bias_grad(grad_q.tensor(), args.biases.q);
-  accumulate_bias_grad(grad_k.tensor(), args.biases.k);
-  accumulate_bias_grad(grad_v.tensor(), args.biases.v);
-  return rms_norm_backward(grad_tD(), x_tD, norm.rstd_T1, args.norm, /*around_TD=*/grads[3]);
+  return normalised.backward(grad_tD, /*around_tD=*/grads[3], [&](const LinearInput& normalised_TD) {
+    accumulate_weight_grad(grad_q, normalised_TD, args.wq);
+    accumulate_weight_grad(grad_k, normalised_TD, args.wk);
+    accumulate_weight_grad(grad_v, normalised_TD, args.wv);
+    accumulate_bias_grad(grad_q.tensor(), args.biases.q);
+    accumulate_bias_grad(grad_k.tensor(), args.biases.k);
+    accumulate_bias_grad(grad_v.tensor(), args.biases.v);
+  });
 }
 
 }  // namespace

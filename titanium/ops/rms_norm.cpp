@@ -16,6 +16,8 @@
 namespace titanium::ops {
 namespace {
 
+Tensor contiguous_or_undefined(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
+
 bool uses_kernels(const Tensor& x_TD, const Parameter& weight) {
   return ops::uses_kernels(x_TD) && ops::uses_kernels(weight.as_stored());
 }
@@ -49,8 +51,9 @@ Tensor apply_kernel(const Tensor& x_TD, const Tensor& rstd_T1, const Tensor& wei
   return y_TD;
 }
 
+// Writes y, if it is wanted, over the gradient.
 Tensor backward_kernel(const Tensor& grad_TD, const Tensor& x_TD, const Tensor& rstd_T1, Parameter& weight,
-                       const Tensor& around_TD) {
+                       const Tensor& around_TD, bool with_output = false) {
   const Tensor weight_D = weight.as_stored(), dx_TD = at::empty_like(x_TD);
   const auto [dweight, is_first] = weight.open_grad_sum(x_TD.device());
   const kernels::RmsNormBackwardArgs args{.type = element_type(x_TD),
@@ -66,7 +69,8 @@ Tensor backward_kernel(const Tensor& grad_TD, const Tensor& x_TD, const Tensor& 
                                           .accumulate_dweight = !is_first,
                                           .scratch = nullptr,
                                           .rows = x_TD.size(0),
-                                          .dim = x_TD.size(1)};
+                                          .dim = x_TD.size(1),
+                                          .y = with_output ? grad_TD.mutable_data_ptr() : nullptr};
   launch_with_scratch(args, x_TD);
   return dx_TD;
 }
@@ -89,7 +93,7 @@ Tensor rms_norm_backward(const Tensor& grad_TD, const Tensor& x_TD, const Tensor
                          const Tensor& around_TD) {
   if (uses_kernels(x_TD, weight)) {
     return backward_kernel(grad_TD.contiguous(), x_TD.contiguous(), rstd_T1, weight,
-                           around_TD.defined() ? around_TD.contiguous() : around_TD);
+                           contiguous_or_undefined(around_TD));
   }
   const Tensor normalised = at::mul(x_TD.to(at::kFloat), rstd_T1);
   const Tensor grad = grad_TD.to(at::kFloat);
@@ -98,6 +102,18 @@ Tensor rms_norm_backward(const Tensor& grad_TD, const Tensor& x_TD, const Tensor
   const Tensor projection_T1 = at::mean(at::mul(scaled, normalised), {1}, true);
   Tensor dx_TD = scaled.sub_(normalised * projection_T1).mul_(rstd_T1).to(x_TD.scalar_type());
   return around_TD.defined() ? dx_TD.add_(around_TD) : dx_TD;
+}
+
+RmsNormGradAndOutput rms_norm_backward_with_output(const Tensor& grad_TD, const Tensor& x_TD, const Tensor& rstd_T1,
+                                                   Parameter& weight, const Tensor& around_TD) {
+  if (!uses_kernels(x_TD, weight)) {
+    const Tensor y_TD = rms_norm_apply(x_TD, rstd_T1, weight);
+    return {rms_norm_backward(grad_TD, x_TD, rstd_T1, weight, around_TD), y_TD};
+  }
+  const Tensor y_TD = grad_TD.contiguous();
+  return {backward_kernel(y_TD, x_TD.contiguous(), rstd_T1, weight, contiguous_or_undefined(around_TD),
+                          /*with_output=*/true),
+          y_TD};
 }
 
 Tensor rms_norm(const Tensor& x_TD, Parameter& weight, double eps) {

@@ -21,6 +21,15 @@ Tensor rms_norm_apply(const Tensor& x_TD, const Tensor& rstd_T1, const Parameter
 Tensor rms_norm_backward(const Tensor& grad_TD, const Tensor& x_TD, const Tensor& rstd_T1, Parameter& weight,
                          const Tensor& around_TD = {});
 
+// The same, and in the same pass y once more, for the gradients of weights that come after the norm's: the bits of
+// rms_norm_apply. The gradient is given up: y may lie in its memory.
+struct RmsNormGradAndOutput {
+  Tensor grad_x_TD;
+  Tensor y_TD;
+};
+RmsNormGradAndOutput rms_norm_backward_with_output(const Tensor& grad_TD, const Tensor& x_TD, const Tensor& rstd_T1,
+                                                   Parameter& weight, const Tensor& around_TD = {});
+
 // Saves x and rstd.
 Tensor rms_norm(const Tensor& x_TD, Parameter& weight, double eps);
 
