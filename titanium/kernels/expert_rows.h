@@ -44,4 +44,14 @@ struct CombineRowsArgs {
 };
 void combine_rows(const CombineRowsArgs& args, GpuStream stream);
 
+// y[i] = x[index[i]], rows of bytes, copied as they are.
+struct TakeRowsArgs {
+  const void* x;         // [any number of rows, row_bytes]
+  const int32_t* index;  // [rows]
+  void* y;               // [rows, row_bytes]
+  int64_t rows;
+  int64_t row_bytes;
+};
+void take_rows(const TakeRowsArgs& args, GpuStream stream);
+
 }  // namespace titanium::kernels

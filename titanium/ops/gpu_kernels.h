@@ -89,6 +89,7 @@ void launch(const kernels::SwigluBackwardArgs& args);
 void launch(const kernels::SwigluFloat8BackwardArgs& args);
 void launch(const kernels::SwigluFloat8ForwardArgs& args);
 void launch(const kernels::SwigluForwardArgs& args);
+void launch(const kernels::TakeRowsArgs& args);
 // One struct for two kernels.
 enum class Direction { kForward, kBackward };
 void launch(const kernels::LatentHeadsArgs& args, Direction direction);

@@ -105,6 +105,33 @@ void combine(const CombineRowsArgs& args, GpuStream stream) {
   launch(kernel, blocks, kThreads, 0, stream, args);
 }
 
+constexpr int kTaken = 4;  // words that a thread has under way
+
+template <int kBytes>
+__global__ void __launch_bounds__(kThreads) take_kernel(TakeRowsArgs args) {
+  using Word = Raw<uint8_t, kBytes>;
+  const int64_t words = args.row_bytes / kBytes, begin = int64_t{blockIdx.x} * kThreads * kTaken + threadIdx.x;
+  Word raw[kTaken];
+#pragma unroll
+  for (int i = 0; i < kTaken; ++i) {
+    const int64_t at = begin + i * kThreads, row = quotient(at, words);
+    if (row >= args.rows) break;
+    raw[i] = load<uint8_t, kBytes>(static_cast<const uint8_t*>(args.x) + args.index[row] * args.row_bytes +
+                                   (at - row * words) * kBytes);
+  }
+#pragma unroll
+  for (int i = 0; i < kTaken; ++i) {
+    const int64_t at = begin + i * kThreads;
+    if (at < args.rows * words) store<uint8_t, kBytes>(static_cast<uint8_t*>(args.y) + at * kBytes, raw[i]);
+  }
+}
+
+template <int kBytes>
+void take(const TakeRowsArgs& args, GpuStream stream) {
+  const int64_t words = args.rows * (args.row_bytes / kBytes);
+  launch(take_kernel<kBytes>, ceil_div(words, int64_t{kThreads} * kTaken), kThreads, 0, stream, args);
+}
+
 template <typename T>
 bool all_aligned(int64_t dim, std::initializer_list<const void*> arrays) {
   bool aligned = true;
@@ -134,6 +161,14 @@ void combine_rows(const CombineRowsArgs& args, GpuStream stream) {
       combine<T, 1>(args, stream);
     }
   });
+}
+
+void take_rows(const TakeRowsArgs& args, GpuStream stream) {
+  const auto fits = [&](int64_t bytes) {
+    return ((reinterpret_cast<uintptr_t>(args.x) | reinterpret_cast<uintptr_t>(args.y)) % bytes |
+            args.row_bytes % bytes) == 0;
+  };
+  fits(16) ? take<16>(args, stream) : fits(4) ? take<4>(args, stream) : take<2>(args, stream);
 }
 
 }  // namespace titanium::kernels

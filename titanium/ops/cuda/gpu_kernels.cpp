@@ -71,6 +71,7 @@ void launch(const kernels::SwigluBackwardArgs& args) { launch(kernels::swiglu_ba
 void launch(const kernels::SwigluFloat8BackwardArgs& args) { launch(kernels::swiglu_float8_backward, args); }
 void launch(const kernels::SwigluFloat8ForwardArgs& args) { launch(kernels::swiglu_float8_forward, args); }
 void launch(const kernels::SwigluForwardArgs& args) { launch(kernels::swiglu_forward, args); }
+void launch(const kernels::TakeRowsArgs& args) { launch(kernels::take_rows, args); }
 
 void launch_copies(std::span<const kernels::CopyTensor> copies, bool accumulate) {
   kernels::copy_tensors_of_host_list(copies.data(), static_cast<int64_t>(copies.size()), accumulate,

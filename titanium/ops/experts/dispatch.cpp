@@ -53,7 +53,7 @@ Tensor gather_kernel(const Tensor& x_TD, const Dispatch& dispatch, int64_t top_k
 const void* any_memory_of(const Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
 
 Tensor combine_kernel(const Tensor& rows_RD, const Dispatch& dispatch, int64_t top_k, const Combination& with) {
-  const int64_t tokens = dispatch.row_of_choice_R.size(0) / top_k, dim = rows_RD.size(1);
+  const int64_t tokens = rows_RD.size(0) / top_k, dim = rows_RD.size(1);
   const Tensor sum_TD = at::empty({tokens, dim}, rows_RD.options());
   launch(
       kernels::CombineRowsArgs{.type = element_type(rows_RD),
@@ -115,7 +115,13 @@ Tensor gather_rows(const Tensor& x_TD, const Dispatch& dispatch, const Tensor& w
 
 Tensor take_rows(const Tensor& x_RC, const Tensor& index_R) {
   if (!uses_kernels(x_RC)) return x_RC.index_select(0, index_R);
-  return combine_rows(x_RC, {.row_of_choice_R = index_R}, /*top_k=*/1);
+  const Tensor x = x_RC.contiguous(), taken = at::empty({index_R.size(0), x.size(1)}, x.options());
+  launch(kernels::TakeRowsArgs{.x = x.const_data_ptr(),
+                               .index = index_R.const_data_ptr<int32_t>(),
+                               .y = taken.mutable_data_ptr(),
+                               .rows = index_R.size(0),
+                               .row_bytes = x.size(1) * x.element_size()});
+  return taken;
 }
 
 Tensor combine_rows(const Tensor& rows_RD, const Dispatch& dispatch, int64_t top_k, const Combination& with) {

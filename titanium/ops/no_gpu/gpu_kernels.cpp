@@ -67,6 +67,7 @@ void launch(const kernels::SwigluBackwardArgs&) { refuse(); }
 void launch(const kernels::SwigluFloat8BackwardArgs&) { refuse(); }
 void launch(const kernels::SwigluFloat8ForwardArgs&) { refuse(); }
 void launch(const kernels::SwigluForwardArgs&) { refuse(); }
+void launch(const kernels::TakeRowsArgs&) { refuse(); }
 void launch_copies(std::span<const kernels::CopyTensor>, bool) { refuse(); }
 
 bool has_grouped_multiply() { return false; }
