@@ -356,6 +356,25 @@ TEST(MemoryPlan, CopiesOfExpertsInFloat8AddToThePeakWhereGradientsAreThereBefore
   EXPECT_EQ(working(2, 1, 2, /*reduce_once=*/true), kWithCopies);
 }
 
+TEST(MemoryPlan, RowsThatAreMadeOnceMoreAreBesideTheCopiesOfExpertsInFloat8) {
+  const auto more_than_where_they_are_kept = [](int64_t ranks) {
+    JobConfig config;
+    config.model = {.name = "deepseek_v3", .flavor = "16B"};
+    config.model.converters = {"quantize.grouped_mm.float8"};
+    config.quantize.grouped_mm.float8.fqns = {"experts"};
+    config.training.seq_len = 256;
+    config.parallelism.expert_parallel_degree = ranks;
+    const ModelPlan plan = plan_model(config, ranks);
+    const nn::SaveLevels levels = plan.model->block(1)->levels(at::kBFloat16);
+    EXPECT_EQ(levels[2].name, "attention_half");
+    EXPECT_EQ(levels[1].backward_bytes_beside_copies, levels[0].backward_bytes_beside_copies);
+    return levels[2].backward_bytes_beside_copies - levels[1].backward_bytes_beside_copies;
+  };
+  constexpr int64_t kChoices = 6, kDim = 2048;
+  EXPECT_EQ(more_than_where_they_are_kept(1), kChoices * kDim);
+  EXPECT_EQ(more_than_where_they_are_kept(2), kChoices * kDim * 3) << "and in bf16";
+}
+
 // With four ranks that share rows and two times two that share experts, only experts are sharded and gathered.
 TEST(MemoryPlan, EachUnitIsGatheredOverTheRanksThatItsOwnWeightsAreShardedOver) {
   const auto communication = [](int64_t expert) {

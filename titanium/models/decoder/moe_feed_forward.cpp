@@ -114,6 +114,8 @@ void MoeFeedForward::add_copies(nn::SaveLevels& levels) const {
     level.copied_weights = copied;
     level.backward_bytes_beside_copies = args_.top_k * ((2 + wide_rows * kElement) * dim_ + 5 * hidden);
   }
+  // Rows that were made once more are still there, in float8 and, where they have travelled, in the compute dtype.
+  levels.back().backward_bytes_beside_copies += args_.top_k * dim_ * (1 + (expert_ranks() > 1 ? kElement : 0));
 }
 
 nn::SaveLevels MoeFeedForward::levels(Dtype compute) const {
