@@ -15,7 +15,7 @@ constexpr Command kCommands[] = {
     {"Plan", "estimate", "the memory that a run needs, without running it", run_estimate, "", true},
     {"Plan", "schedule", "draw and check pipeline schedules", run_schedule, "show"},
     {"Plan", "doctor", "look at machines, links, storage and files before a run", run_doctor, "", true},
-    {"Plan", "tune", "find the fastest matrix products for a model on this GPU", run_tune, "", true},
+    {"Plan", "tune", "find the best matrix products for a model on this GPU", run_tune, "", true},
     {"Train", "train", "train a model", run_train, "", true},
     {"Train", "launch", "start the ranks of a job on this node", run_launch, "", true},
     {"Look", "watch", "show a run while it goes on, in a browser or a terminal", run_watch},

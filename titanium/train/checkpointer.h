@@ -18,8 +18,8 @@ namespace titanium::train {
 class Checkpointer {
  public:
   // `run` outlives it. Without checkpoint.enable, or with load_only, nothing is ever saved. Fills `run.staging` if
-  // checkpoints are written in the background. `before_writing` is called on the thread that writes in the background,
-  // before it reads anything; `on_saved` on a thread that has saved a checkpoint, with its step and how long writing it
+  // checkpoints are written in the background. `before_writing` is called on the thread that writes, before it reads
+  // anything; `on_saved` on a thread that has saved a checkpoint, with its step and how long writing it
   // took. `background` says how writing and removing begin: with std::launch::deferred there are no threads, and each
   // is done by whoever waits for it.
   using OnSaved = std::function<void(int64_t step, double seconds)>;

@@ -17,9 +17,8 @@ struct Dispatch {
 };
 Dispatch sort_by_expert(const Tensor& experts_TK, int64_t experts);
 
-// The order by expert of `rows` rows that have come in parts, counts int32
-// [sources, experts]: those of one source after
-// those of another, each sorted by expert. A choice is the place of an arrival.
+// The order by expert of rows that have come in parts: those of one source after those of another, each sorted by
+// expert. `counts_nE`, int32, has the rows of each part. A choice is the place of an arrival.
 Dispatch order_parts(const Tensor& counts_nE, int64_t rows);
 
 // Row r is that of the token that its choice belongs to; times the weight of the choice, if there are weights [T, K].

@@ -1,4 +1,4 @@
-// GEMMs of the GPU's library, by the algorithm that is known to be the fastest: Note [Choice of algorithms].
+// GEMMs of the GPU's library, by the algorithm that is known to be the best: Note [Choice of algorithms].
 // cuda/ has them; no_gpu/ says that there are none.
 #pragma once
 
@@ -40,7 +40,8 @@ void gemm(const GemmArgs& args);
 //
 // So all candidates are then run alone, each in a short loop and the best of them in long ones, in which the clock has
 // settled. At the limit the time of a call is then its energy; below the limit, where energy costs nothing, it is the
-// plain time. The smallest is chosen. Products that are too short for the host to keep the GPU busy with stay with the
+// plain time. The smallest is chosen. Every call has the same operands: those that fit into the GPU's cache stay there,
+// as they may not in a step. Products that are too short for the host to keep the GPU busy with stay with the
 // choice of the steps.
 //
 // The choice is kept on disk, by GPU, version of the library and product, so that later runs compute the same bits as
@@ -74,8 +75,8 @@ struct GemmDecision {
   // So many of the products are decided. May be empty.
   std::function<void(int64_t done, int64_t products)> on_product = nullptr;
 };
-// Waits for the device. The memory of the training run has to be free for loops, which take a second or two for each
-// product: one of them at a time has its operands there.
+// Waits for the device. The memory of the training run has to be free for loops, which take about three seconds for
+// each product: one of them at a time has its operands there.
 GemmTrials finish_gemm_trials(const GemmDecision& decision = {});
 
 // "130100" for 13.1.0.

@@ -1,5 +1,5 @@
-// What training steps say of a product's candidates, the algorithms that the library names for it, its first choice
-// first: Note [Choice of algorithms] in gemm.h.
+// What training steps and short loops say of a product's candidates, the algorithms that the library names for it, its
+// first choice first: Note [Choice of algorithms] in gemm.h.
 #pragma once
 
 #include <cstddef>
