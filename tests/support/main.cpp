@@ -30,6 +30,11 @@ class AroundEachTest : public ::testing::EmptyTestEventListener {
 }  // namespace
 }  // namespace titanium::test
 
+#ifdef __SANITIZE_ADDRESS__
+// A test asks for more memory than there is, which is then refused as it is without the sanitizer.
+extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+#endif
+
 #ifdef __SANITIZE_THREAD__
 // A test of the lifeline forks while other threads run and starts a thread in the child; by default the sanitizer ends
 // such a child, for which its parent then waits.
