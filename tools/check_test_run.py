@@ -36,9 +36,10 @@ def has_slurm():
 
 
 def has_namespaces():
-    """Whether hosts of their own can be made, as tests/cluster/two_hosts.py does."""
+    """Whether hosts of their own can be made, with mounts of their own, as tests/cluster/two_hosts.py does."""
+    probe = ["unshare", "--net", "--mount", "ip", "link", "add", "one", "type", "veth", "peer", "name", "two"]
     try:
-        return subprocess.run(["unshare", "--net", "ip", "link", "add", "one", "type", "veth", "peer", "name", "two"], capture_output=True).returncode == 0
+        return subprocess.run(probe, capture_output=True).returncode == 0
     except OSError:
         return False
 

@@ -5,25 +5,24 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 
 import skipped
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+import check_test_run  # noqa: E402
+
 PROGRAM = os.path.abspath(os.environ["TITANIUM"])
 DROPPED = re.compile(r"(RANK|WORLD_SIZE|LOCAL_.*|GROUP_RANK|MASTER_.*|TORCHELASTIC_.*|SLURM_.*|PET_.*|LOG_RANK|.*_SOCKET_IFNAME)$")
-PROBE = ["unshare", "--net", "--mount", "ip", "link", "add", "one", "type", "veth", "peer", "name", "two"]
 ADDRESSES = ["10.213.7.1", "10.213.7.2"]
 
 
 class TwoHostsTest(unittest.TestCase):
     def setUp(self):
-        try:
-            possible = subprocess.run(PROBE, capture_output=True).returncode == 0
-        except OSError:
-            possible = False
-        if not possible:
+        if not check_test_run.has_namespaces():
             skipped.skip(self, "network namespaces cannot be made here")
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
